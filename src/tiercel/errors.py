@@ -19,9 +19,9 @@
         └── TiercelPerformanceWarning       right, but slower than it could be, said once
 
 What NumPy would raise stays NumPy's own exception; `annotate` adds a note to it. Invariant: every class here survives
-`pickle` and `copy` with its fields and notes. Constructors therefore take one positional message, keep everything else in
-keyword arguments with defaults, and build the text of `str()` from the fields (the default `BaseException.__reduce__`
-carries the message in `args` and the fields in `__dict__`).
+`pickle` and `copy` with its fields and notes. Constructors therefore take one positional message, keep everything
+else in keyword arguments with defaults, and build the text of `str()` from the fields (the default
+`BaseException.__reduce__` carries the message in `args` and the fields in `__dict__`).
 """
 
 from __future__ import annotations
@@ -187,8 +187,8 @@ class InternalError(RuntimeError):
         where = f" (stage: {self.stage})" if self.stage else ""
         return (
             f"{self.message}{where}\n"
-            "This is a bug in Tiercel, not in your program. Please report it with the output of `tiercel doctor` and the "
-            "smallest program that shows it; TIERCEL_DISABLE=1 runs the program as plain Python meanwhile."
+            "This is a bug in Tiercel, not in your program. Please report it with the output of `tiercel doctor` and "
+            "the smallest program that shows it; TIERCEL_DISABLE=1 runs the program as plain Python meanwhile."
         )
 
 
@@ -204,8 +204,8 @@ def annotate(exc: _E, note: str) -> _E:
     """Add `note` to an exception unless it already carries it, and return the exception.
 
     An exception can pass several of our frames; each may annotate it and the reader still sees each note once. An
-    exception whose `__notes__` is not a list (which `add_note` refuses) is returned unchanged: a note never replaces the
-    error it was meant to explain.
+    exception whose `__notes__` is not a list (which `add_note` refuses) is returned unchanged: a note never replaces
+    the error it was meant to explain.
 
     Args:
         exc: any exception, NumPy's included.

@@ -27,7 +27,10 @@ else in keyword arguments with defaults, and build the text of `str()` from the 
 from __future__ import annotations
 
 import linecache
+import os
+import sys
 import unicodedata
+import warnings
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
@@ -47,6 +50,7 @@ __all__ = [
     "source_excerpt",
     "source_location",
     "suggest",
+    "warn_user",
 ]
 
 _E = TypeVar("_E", bound=BaseException)
@@ -291,3 +295,27 @@ def _clip(body: str, start: int, stop: int) -> tuple[str, int, int]:
     tail = "..." if last < len(body) else ""
     shift = len(head) - first
     return f"{head}{body[first:last]}{tail}", start + shift, min(stop, last) + shift
+
+
+def warn_user(message: str, category: type[Warning] = TiercelWarning) -> None:
+    """Warn at the innermost line that is not ours, so that filters and the printed place are the user's.
+
+    Args:
+        message: what happened and what to do.
+        category: the class of the warning.
+    """
+    level = 1
+    frame = sys._getframe()
+    while frame is not None and _is_ours(frame.f_code.co_filename):
+        level += 1
+        frame = frame.f_back  # type: ignore[assignment]
+    # Without a frame of the user's (an embedder, an exit handler) the outermost one has to do.
+    warnings.warn(message, category, stacklevel=level if frame is not None else level - 1)
+
+
+_PACKAGE: Final = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def _is_ours(filename: str) -> bool:
+    # Generated functions are compiled under names such as "<tiercel f>".
+    return filename.startswith((_PACKAGE, "<tiercel"))

@@ -1,0 +1,254 @@
+"""Run the loop form directly, element by element, in NumPy scalars: the meaning of the form, against which code is tested.
+
+In: a checked `Function`, sizes, scalars, and an array for every buffer. Out: the scalar outputs and the exit site (0 when
+the function ran to its end); result buffers are written in place. Slow on purpose: one obvious rule per node.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tiercel.loops.form import (
+    Allocate,
+    Assign,
+    Binary,
+    Block,
+    Buffer,
+    Cast,
+    Compare,
+    Const,
+    Contract,
+    Exit,
+    Expr,
+    For,
+    Function,
+    If,
+    IllFormed,
+    Let,
+    Load,
+    Local,
+    Output,
+    Reduce,
+    Select,
+    Stmt,
+    Store,
+    Unary,
+    Var,
+    While,
+)
+
+_erf = np.frompyfunc(math.erf, 1, 1)
+
+_UNARY: dict[str, Callable[[Any], Any]] = {
+    "neg": np.negative,
+    "abs": np.abs,
+    "not": np.logical_not,
+    "invert": np.invert,
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "erf": lambda x: np.asarray(_erf(x)).astype(x.dtype)[()],
+}
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.true_divide,
+    "floordiv": np.floor_divide,
+    "mod": np.remainder,
+    "pow": np.power,
+    "min": np.minimum,
+    "max": np.maximum,
+    "fmin": np.fmin,
+    "fmax": np.fmax,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "shl": np.left_shift,
+    "shr": np.right_shift,
+    "atan2": np.arctan2,
+    "copysign": np.copysign,
+}
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+
+
+class _Left(Exception):
+    """An `Exit` was reached."""
+
+    def __init__(self, site: int) -> None:
+        self.site = site
+
+
+class _Machine:
+    def __init__(
+        self, arrays: Mapping[str, np.ndarray[Any, Any]], scalars: Mapping[str, Any]
+    ) -> None:
+        self.arrays = dict(arrays)
+        self.names: dict[str, Any] = dict(scalars)
+        self.outputs: dict[str, Any] = {}
+
+    def index(self, expressions: tuple[Expr, ...]) -> tuple[int, ...]:
+        at = tuple(int(self.value(e)) for e in expressions)
+        if min(at, default=0) < 0:
+            raise IllFormed(
+                f"negative index {at}"
+            )  # NumPy would wrap it; the form does not
+        return at
+
+    def view(self, buffer: Buffer) -> np.ndarray[Any, Any]:
+        array = self.arrays.get(buffer.name)
+        if array is not None:
+            return array
+        assert buffer.root is not None, buffer.name
+        root = self.arrays[buffer.root].reshape(-1)
+        shape = tuple(int(self.value(e)) for e in buffer.shape)
+        size = buffer.dtype.itemsize
+        strides = (
+            tuple(int(self.value(e)) * size for e in buffer.strides)
+            if buffer.strides is not None
+            else np.empty(shape, buffer.dtype.numpy).strides
+        )
+        offset = int(self.value(buffer.offset)) if buffer.offset is not None else 0
+        return np.lib.stride_tricks.as_strided(root[offset:], shape, strides)
+
+    def value(self, node: Expr) -> Any:
+        match node:
+            case Const():
+                return node.dtype.numpy.type(node.value)
+            case Var():
+                return self.names[node.name]
+            case Load():
+                return self.view(node.buffer)[self.index(node.index)]
+            case Unary():
+                x = self.value(node.x)
+                operation = _UNARY.get(node.op) or getattr(np, node.op)
+                return node.dtype.numpy.type(operation(x))
+            case Binary():
+                return node.dtype.numpy.type(
+                    _BINARY[node.op](self.value(node.a), self.value(node.b))
+                )
+            case Compare():
+                return np.bool_(
+                    _COMPARE[node.op](self.value(node.a), self.value(node.b))
+                )
+            case Select():
+                a, b = self.value(node.a), self.value(node.b)
+                return a if self.value(node.condition) else b
+            case Cast():
+                return np.asarray(self.value(node.x)).astype(node.dtype.numpy)[()]
+        raise IllFormed(f"unknown expression {type(node).__name__}")
+
+    def block(self, block: Block) -> None:
+        """Run a block; names it binds are forgotten at its end, assignments to outer locals stay."""
+        before, arrays = set(self.names), set(self.arrays)
+        for stmt in block.body:
+            self.run(stmt)
+        for name in set(self.names) - before:
+            del self.names[name]
+        for name in set(self.arrays) - arrays:
+            del self.arrays[name]
+
+    def run(self, stmt: Stmt) -> None:
+        match stmt:
+            case Block():
+                self.block(stmt)
+            case For():
+                for i in range(int(self.value(stmt.extent))):
+                    self.names[stmt.index] = np.int64(i)
+                    self.block(stmt.body)
+                self.names.pop(stmt.index, None)
+            case While():
+                while True:
+                    before = set(self.names)
+                    for inner in stmt.header.body:
+                        self.run(inner)
+                    going = bool(self.value(stmt.condition))
+                    if going:
+                        self.block(stmt.body)
+                    for name in set(self.names) - before:
+                        del self.names[name]
+                    if not going:
+                        return
+            case If():
+                self.block(stmt.then if self.value(stmt.condition) else stmt.orelse)
+            case Let() | Local() | Assign():
+                self.names[stmt.name] = self.value(stmt.value)
+            case Reduce():
+                combine = _BINARY[stmt.op]
+                value = self.value(stmt.value)
+                self.names[stmt.name] = stmt.value.dtype.numpy.type(
+                    combine(self.names[stmt.name], value)
+                )
+            case Store():
+                self.view(stmt.buffer)[self.index(stmt.index)] = self.value(stmt.value)
+            case Allocate():
+                if stmt.buffer.root is None:
+                    shape = tuple(int(self.value(e)) for e in stmt.buffer.shape)
+                    self.arrays[stmt.buffer.name] = np.empty(
+                        shape, stmt.buffer.dtype.numpy
+                    )
+            case Contract():
+                self.contract(stmt)
+            case Exit():
+                raise _Left(stmt.site)
+            case Output():
+                self.outputs[stmt.name] = self.value(stmt.value)
+            case _:
+                raise IllFormed(f"unknown statement {type(stmt).__name__}")
+
+    def contract(self, stmt: Contract) -> None:
+        accumulator = stmt.a.dtype.accumulator.numpy
+        product = self.view(stmt.a).astype(accumulator) @ self.view(stmt.b).astype(
+            accumulator
+        )
+        for row in range(int(self.value(stmt.m))):
+            for column in range(int(self.value(stmt.n))):
+                self.names |= {
+                    stmt.row: np.int64(row),
+                    stmt.column: np.int64(column),
+                    stmt.accumulator: product[row, column],
+                }
+                self.block(stmt.epilogue)
+        for name in (stmt.row, stmt.column, stmt.accumulator):
+            self.names.pop(name, None)
+
+
+def evaluate(
+    function: Function,
+    buffers: Mapping[str, np.ndarray[Any, Any]],
+    sizes: Mapping[str, int] | None = None,
+    scalars: Mapping[str, Any] | None = None,
+) -> tuple[int, dict[str, Any]]:
+    """Run `function` on arrays given by buffer name.
+
+    Args:
+        function: a function that `check` accepts.
+        buffers: an array of the declared dtype and shape for each buffer without a root.
+        sizes: the values of `function.sizes`.
+        scalars: the values of `function.scalars`.
+
+    Returns:
+        (exit site or 0, scalar outputs by name).
+    """
+    names: dict[str, Any] = {
+        name: np.int64(size) for name, size in (sizes or {}).items()
+    }
+    for scalar in function.scalars:
+        names[scalar.name] = scalar.dtype.numpy.type((scalars or {})[scalar.name])
+    machine = _Machine(buffers, names)
+    try:
+        with np.errstate(all="ignore"):
+            machine.block(function.body)
+    except _Left as left:
+        return left.site, machine.outputs
+    return 0, machine.outputs

@@ -219,9 +219,7 @@ def _path(absent: str) -> ValueKind:
             raise ValueError
         return os.path.expanduser(path)
 
-    return ValueKind(
-        "a path, or None for the default place", check, check, lambda v: "default place" if v is None else v
-    )
+    return ValueKind(f"a path, or None for {absent}", check, check, lambda v: absent if v is None else v)
 
 
 def _text() -> ValueKind:
@@ -819,16 +817,16 @@ class _Handler(logging.Handler):
         try:
             line = _json_line(record) if settings.log_format == "json" else f"[tiercel] {self.format(record)}"
             sys.stderr.write(line + "\n")
-        except Exception:  # what logging's own handlers do: a broken log never breaks the program
+        except Exception:  # noqa: BLE001 - as logging's own handlers: a broken log never breaks the program
             self.handleError(record)
 
 
 def _json_line(record: logging.LogRecord) -> str:
     import json
-    from datetime import datetime, timezone
+    from datetime import UTC, datetime
 
     fields: dict[str, Any] = {
-        "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds"),
+        "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
         "level": record.levelname.lower(),
         "logger": record.name,
         "message": record.getMessage(),

@@ -216,9 +216,7 @@ def annotate(exc: _E, note: str) -> _E:
         note: the text to show below the exception's message.
     """
     notes = getattr(exc, "__notes__", None)
-    if notes is None:
-        exc.add_note(note)
-    elif isinstance(notes, list) and note not in notes:
+    if notes is None or (isinstance(notes, list) and note not in notes):
         exc.add_note(note)
     return exc
 

@@ -1,0 +1,50 @@
+"""Bytecode: the table of instructions, programs, and their builder."""
+
+from __future__ import annotations
+
+from tiercel.bytecode.builder import Builder, FunctionBuilder, Label
+from tiercel.bytecode.constants import UNBOUND, ObjectRef
+from tiercel.bytecode.instructions import (
+    BUILD_KINDS,
+    CHECKS,
+    OPCODES,
+    SCALAR_FUNCTIONS,
+    Instruction,
+    Opcode,
+    is_removable,
+    may_fail,
+)
+from tiercel.bytecode.program import (
+    Function,
+    FunctionProfile,
+    Parameter,
+    Profile,
+    Program,
+    SignatureProfile,
+    Span,
+    Variable,
+)
+
+__all__ = [
+    "BUILD_KINDS",
+    "CHECKS",
+    "OPCODES",
+    "SCALAR_FUNCTIONS",
+    "UNBOUND",
+    "Builder",
+    "Function",
+    "FunctionBuilder",
+    "FunctionProfile",
+    "Instruction",
+    "Label",
+    "ObjectRef",
+    "Opcode",
+    "Parameter",
+    "Profile",
+    "Program",
+    "SignatureProfile",
+    "Span",
+    "Variable",
+    "is_removable",
+    "may_fail",
+]

@@ -105,9 +105,33 @@ SCALAR_FUNCTIONS: Final = (
     "ord",
     "chr",
     "hash",
+    # Constructs of the language, none of them a name: one part of an f-string (value, or value and format spec), the test
+    # of an `except` clause, the special methods of `with` looked up on the type, and `type(e), e, e.__traceback__`.
+    "format",
+    "format_str",
+    "format_repr",
+    "format_ascii",
+    "exception_matches",
+    "with_enter",
+    "with_exit",
+    "exc_info",
 )
-BUILD_KINDS: Final = ("tuple", "list", "set", "dict", "slice", "string", "cell")
-CHECKS: Final = ("bound", "shape_hint", "dtype_hint")
+# `..._star` unpacks every item: `(*a, *b)`, `[*a, *b]`, `{*a, *b}`, `{**a, **b}`.
+BUILD_KINDS: Final = (
+    "tuple",
+    "list",
+    "set",
+    "dict",
+    "slice",
+    "string",
+    "cell",
+    "tuple_star",
+    "list_star",
+    "set_star",
+    "dict_star",
+)
+# `bound_free` is `bound` for a variable of the enclosing scope read in a comprehension: NameError, as for closures.
+CHECKS: Final = ("bound", "shape_hint", "dtype_hint", "bound_free")
 ENUMS: Final[Mapping[str, tuple[str, ...]]] = {
     "SCALAR_FUNCTIONS": SCALAR_FUNCTIONS,
     "BUILD_KINDS": BUILD_KINDS,

@@ -345,6 +345,8 @@ class WeakComplex(Weak):
     kind = "c"
 
 
+_WEAK_TYPES: Final[dict[type, type[Weak]]] = {int: WeakInt, float: WeakFloat, complex: WeakComplex}
+
 # What stands for a weak operand when NumPy is asked for the result.
 _WEAK_PROBE: Final[dict[str, int | float | complex]] = {"i": 1, "f": 1.0, "c": 1j}
 # Position 0 is no weak operand at all.
@@ -392,7 +394,8 @@ def _lookup(x: object) -> DType | None:
     if isinstance(x, np.dtype):
         return _BY_NUMPY.get(x)
     if isinstance(x, type):
-        return _BY_TYPE.get(x)
+        # np.longlong is a type of its own, with the dtype of np.int64.
+        return _BY_TYPE.get(x) or (_lookup_spelling(x.__name__) if issubclass(x, np.integer) else None)
     if isinstance(x, str):
         return _BY_NAME.get(x) or _lookup_spelling(x)
     # torch is recognised by name so that it need not be importable.
@@ -460,16 +463,12 @@ def default_dtype(value: object) -> DType:
 
 
 def weak_of(value: object) -> Weak | None:
-    """Return the weak operand that a Python scalar is, or None if it is not one (bools and NumPy scalars are not)."""
-    if isinstance(value, bool | np.generic):
-        return None
-    if isinstance(value, int):
-        return WeakInt(value)
-    if isinstance(value, float):
-        return WeakFloat(value)
-    if isinstance(value, complex):
-        return WeakComplex(value)
-    return None
+    """Return the weak operand that a Python scalar is, or None if it is not one.
+
+    As in NumPy, only the exact types are weak: not bools, not NumPy scalars, not subclasses such as `IntEnum`.
+    """
+    kind = _WEAK_TYPES.get(type(value))
+    return kind(value) if kind is not None else None
 
 
 @functools.cache
@@ -565,6 +564,11 @@ def check_int_range(value: int, dtype: DType) -> None:
 
 
 def _classify(x: object) -> tuple[DType, None] | tuple[str, object]:
+    weak = _WEAK_TYPES.get(type(x))
+    if weak is not None:
+        return weak.kind, x
+    if isinstance(x, np.ndarray):
+        return as_dtype(x.dtype), None
     if isinstance(x, Weak):
         return x.kind, x.value
     if isinstance(x, type) and issubclass(x, Weak):
@@ -572,14 +576,11 @@ def _classify(x: object) -> tuple[DType, None] | tuple[str, object]:
     found = _lookup(x)
     if found is not None:
         return found, None
-    if isinstance(x, bool):
-        return bool_, None
-    weak = weak_of(x)
-    if weak is not None:
-        return weak.kind, int(x) if weak.kind == "i" else x  # type: ignore[call-overload]
     own = getattr(x, "dtype", None)
     if own is not None:
         return as_dtype(own), None
+    if isinstance(x, int | float | complex):  # bool, and subclasses of the others: NumPy makes an array of them
+        return default_dtype(x), None
     raise DTypeError(_explain_unknown(x))
 
 

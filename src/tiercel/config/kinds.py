@@ -86,7 +86,8 @@ def choice(*choices: str) -> ValueKind:
             raise ValueError
         return found
 
-    return ValueKind(" or ".join(repr(c) for c in choices), check, check)
+    quoted = [repr(c) for c in choices]
+    return ValueKind(f"{', '.join(quoted[:-1])} or {quoted[-1]}", check, check)
 
 
 def _parse_level(value: Any) -> str:
@@ -103,7 +104,7 @@ LEVEL: Final = ValueKind("'O0' (interpreted), 'O1' (compiled) or 'O2' (compiled 
 def integer(low: int, high: int | None = None, *, optional: bool = False, power_of_two: bool = False) -> ValueKind:
     """An integer within bounds; with `optional`, None for automatic."""
     accepts = f"an integer from {low} to {high}" if high is not None else f"an integer of at least {low}"
-    accepts += ", a power of two" if power_of_two else ""
+    accepts += ", zero or a power of two" if power_of_two else ""
     accepts += ", or None for automatic" if optional else ""
 
     def check(value: Any) -> int | None:

@@ -202,6 +202,7 @@ def test_annotate_keeps_numpys_exception():
 def test_suggest():
     assert suggest("thread", ["threads", "level"]) == "; did you mean 'threads'?"
     assert suggest("THREAD", ["threads", "level"]) == "; did you mean 'threads'?"
+    assert suggest("mvoe", ["Move", "LoadConst"]) == "; did you mean 'Move'?"
     assert suggest("zzz", ["threads", "level"]) == ""
 
 

@@ -222,11 +222,15 @@ def annotate(exc: _E, note: str) -> _E:
 
 
 def suggest(name: str, choices: Sequence[str]) -> str:
-    """Return `"; did you mean 'threads'?"` for the nearest of `choices`, or an empty string if none is near."""
+    """Return `"; did you mean 'threads'?"` for the nearest of `choices`, or an empty string if none is near.
+
+    Upper and lower case count as the same.
+    """
     import difflib
 
-    near = difflib.get_close_matches(name.lower(), choices, n=1, cutoff=0.6)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    folded = {choice.lower(): choice for choice in choices}
+    near = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
+    return f"; did you mean {folded[near[0]]!r}?" if near else ""
 
 
 def source_location(filename: str, line: int, col: int | None = None, end_col: int | None = None) -> str:

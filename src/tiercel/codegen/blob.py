@@ -1,0 +1,227 @@
+"""The flat blob: one block of bytes that runs wherever it is mapped, made from an object file, mapped without LLVM.
+
+In (`link`): an ELF object of position-independent code in the small code model. Out: a `Blob`: sections laid out
+behind one another with their internal relocations applied, entry offsets, and a table of named import slots. In
+(`map_blob`): a blob and the addresses of its imports. Out: executable memory.
+
+Invariants: the bytes do not depend on where they are mapped (only PC-relative relocations between sections, at fixed
+distances); calls to imports go through a 16-byte thunk that jumps through its slot, so the code is never patched;
+nothing is executable before it is complete, nor writable after.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import mmap
+import struct
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tiercel.errors import TiercelError
+
+MAGIC = b"TCLBLOB1"
+PAGE = mmap.PAGESIZE
+_THUNK = 16
+_MAX_ALIGN = 4096
+
+# x86-64 psABI, table "Relocation Types"
+_R_X86_64_64 = 1
+_R_X86_64_PC32 = 2
+_R_X86_64_PLT32 = 4
+_R_X86_64_PC64 = 24
+_SHF_ALLOC = 2
+
+
+class BlobError(TiercelError, ValueError):
+    """An object that cannot be made into a blob, or bytes that are no blob."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """Linked machine code.
+
+    Attributes:
+        image: the bytes to map, import slots (8 bytes each) last.
+        entries: offset of each entry point.
+        imports: offset of the slot of each import.
+    """
+
+    image: bytes
+    entries: Mapping[str, int]
+    imports: Mapping[str, int]
+
+    def to_bytes(self) -> bytes:
+        """Magic, CRC-32 of the rest, counts, name tables, image; little-endian."""
+        parts = [struct.pack("<III", len(self.entries), len(self.imports), len(self.image))]
+        for table in (self.entries, self.imports):
+            for name, offset in table.items():
+                raw = name.encode()
+                parts.append(struct.pack("<HI", len(raw), offset) + raw)
+        parts.append(self.image)
+        body = b"".join(parts)
+        return MAGIC + struct.pack("<I", zlib.crc32(body)) + body
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Blob:
+        """Read what `to_bytes` wrote.
+
+        Raises:
+            BlobError: for anything else, naming what is wrong. Never reads beyond `data`.
+        """
+        if data[:8] != MAGIC:
+            raise BlobError("not a blob: wrong magic")
+        if len(data) < 24:
+            raise BlobError(f"truncated blob: {len(data)} bytes")
+        if struct.unpack_from("<I", data, 8)[0] != zlib.crc32(data[12:]):
+            raise BlobError("damaged blob: checksum does not match")
+        entries_count, imports_count, size = struct.unpack_from("<III", data, 12)
+        at = 24
+        tables: list[dict[str, int]] = []
+        for count in (entries_count, imports_count):
+            table: dict[str, int] = {}
+            for _ in range(count):
+                if at + 6 > len(data):
+                    raise BlobError("damaged blob: name table runs past the end")
+                length, offset = struct.unpack_from("<HI", data, at)
+                raw = data[at + 6 : at + 6 + length]
+                at += 6 + length
+                if len(raw) != length or offset >= max(size, 1):
+                    raise BlobError("damaged blob: entry outside of the image")
+                table[raw.decode("utf-8", "strict")] = offset
+            tables.append(table)
+        if len(data) - at != size:
+            raise BlobError(f"damaged blob: image of {len(data) - at} bytes, {size} expected")
+        if any(offset + 8 > size for offset in tables[1].values()):
+            raise BlobError("damaged blob: import slot outside of the image")
+        return cls(data[at:], tables[0], tables[1])
+
+
+def link(obj: bytes, entries: Iterable[str]) -> Blob:
+    """Make a blob from an ELF object.
+
+    Args:
+        obj: the object file.
+        entries: names of the functions to be entered from outside.
+
+    Raises:
+        BlobError: for an undefined entry or a relocation that depends on the load address.
+    """
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.relocation import RelocationSection
+
+    elf = ELFFile(io.BytesIO(obj))
+    image = bytearray()
+    base: dict[int, int] = {}
+    for number, section in enumerate(elf.iter_sections()):
+        if not section["sh_flags"] & _SHF_ALLOC or section.name.startswith(".eh_frame") or not section["sh_size"]:
+            continue
+        if section["sh_flags"] & 1:
+            raise BlobError(f"section {section.name} is writable: generated code keeps no state")
+        align = max(1, section["sh_addralign"])
+        if align > _MAX_ALIGN:
+            raise BlobError(f"section {section.name} wants alignment {align}")
+        image.extend(b"\xcc" * (-len(image) % align))
+        base[number] = len(image)
+        image.extend(section.data())
+    table = elf.get_section_by_name(".symtab")
+    symbols: list[Any] = list(table.iter_symbols()) if table is not None else []  # type: ignore[attr-defined]
+    thunks: dict[str, int] = {}
+    fixes: list[tuple[int, int, int, int]] = []  # position, relocation type, target offset, addend
+    pending: list[tuple[int, int, str, int]] = []
+    for section in elf.iter_sections():
+        if not isinstance(section, RelocationSection) or section["sh_info"] not in base:
+            continue
+        home = base[section["sh_info"]]
+        for relocation in section.iter_relocations():
+            symbol = symbols[relocation["r_info_sym"]]
+            kind, addend = relocation["r_info_type"], relocation["r_addend"]
+            position = home + relocation["r_offset"]
+            where = symbol["st_shndx"]
+            if where == "SHN_UNDEF":
+                pending.append((position, kind, symbol.name, addend))
+            elif where in base:
+                fixes.append((position, kind, base[where] + symbol["st_value"], addend))
+            else:
+                raise BlobError(f"relocation against {symbol.name or where}, which is not part of the image")
+    image.extend(b"\xcc" * (-len(image) % _THUNK))
+    for _, _, name, _ in pending:
+        if name not in thunks:
+            thunks[name] = len(image)
+            image.extend(b"\xcc" * _THUNK)
+    image.extend(b"\x00" * (-len(image) % 8))
+    slots: dict[str, int] = {}
+    for name, thunk in thunks.items():
+        slots[name] = len(image)
+        image.extend(b"\x00" * 8)
+        # jmp *[rip + slot]
+        image[thunk : thunk + 6] = b"\xff\x25" + struct.pack("<i", slots[name] - (thunk + 6))
+    fixes.extend((position, kind, thunks[name], addend) for position, kind, name, addend in pending)
+    for position, kind, target, addend in fixes:
+        distance = target + addend - position
+        if kind in (_R_X86_64_PC32, _R_X86_64_PLT32):
+            struct.pack_into("<i", image, position, distance)
+        elif kind == _R_X86_64_PC64:
+            struct.pack_into("<q", image, position, distance)
+        else:
+            raise BlobError(f"relocation type {kind} depends on the load address")
+    offsets: dict[str, int] = {}
+    for symbol in symbols:
+        if symbol.name and symbol["st_shndx"] in base and symbol["st_info"]["type"] == "STT_FUNC":
+            offsets[symbol.name] = base[symbol["st_shndx"]] + symbol["st_value"]
+    missing = [name for name in entries if name not in offsets]
+    if missing:
+        raise BlobError(f"entry {', '.join(missing)} is not defined by the object")
+    return Blob(bytes(image), {name: offsets[name] for name in entries}, slots)
+
+
+class Mapped:
+    """A blob in executable memory, until `release`. Whoever holds addresses must hold this object."""
+
+    def __init__(self, memory: mmap.mmap, address: int, blob: Blob) -> None:
+        self._memory: mmap.mmap | None = memory
+        self._base = address
+        self._entries = blob.entries
+        self.size_bytes = len(memory)
+
+    def address(self, entry: str) -> int:
+        """The absolute address of an entry point."""
+        if self._memory is None:
+            raise BlobError("the code has been released")
+        return self._base + self._entries[entry]
+
+    def release(self) -> None:
+        """Unmap. No thread may be inside, nor enter again."""
+        memory, self._memory = self._memory, None
+        if memory is not None:
+            memory.close()
+
+
+def map_blob(blob: Blob, imports: Mapping[str, int] | None = None) -> Mapped:
+    """Map a blob: copy, fill the slots, make it executable and read-only.
+
+    Raises:
+        BlobError: an import has no address.
+        OSError: the system refuses executable memory.
+    """
+    imports = imports or {}
+    missing = [name for name in blob.imports if name not in imports]
+    if missing:
+        raise BlobError(f"no address for import {', '.join(sorted(missing))}")
+    size = -(-max(len(blob.image), 1) // PAGE) * PAGE
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+    memory[: len(blob.image)] = blob.image
+    for name, offset in blob.imports.items():
+        memory[offset : offset + 8] = struct.pack("<Q", imports[name])
+    anchor = ctypes.c_char.from_buffer(memory)
+    address = ctypes.addressof(anchor)
+    del anchor
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    if libc.mprotect(address, size, mmap.PROT_READ | mmap.PROT_EXEC) != 0:
+        error = ctypes.get_errno()
+        memory.close()
+        raise OSError(error, "executable memory was refused")
+    return Mapped(memory, address, blob)

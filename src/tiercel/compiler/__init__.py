@@ -1,0 +1,1 @@
+"""Generic bytecode to the loop form: typing, region graph, fusion, memory plan, lowering; one pure function a stage."""

@@ -1,0 +1,206 @@
+"""The region graph: a typed region as SSA values with symbolic dims, and structured loops and branches.
+
+In: what `compiler.typing` found out about one region of bytecode for one Signature. Out: what `compiler.fuse` groups
+into
+kernels. Semantics:
+
+* Every `Value` is defined once: as a region input, by a `Node`, as a body parameter of a `Loop`, or as the merged
+  result of a `Loop` or `Branch`. A definition precedes all uses; a graph sees the values of the graphs around it.
+* Values never change. A write to an array makes a new `Value` of the same type (`Node.writes` names the operand whose
+  storage it takes over); reading the old one afterwards is an error that the checker finds.
+* Dims of types are expressions over the region's symbols. Data symbols are defined by the node that makes them.
+* `Node.origin` is the instruction index in the function: the site where the interpreter would go on.
+* Steps run in order; only nodes of pure operators may be moved or dropped.
+
+A list that is only appended to in a loop and stacked afterwards is `Collected`: its elements along a new first axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from tiercel.operators.types import Type
+from tiercel.shapes import DimLike, Facts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """An SSA value. Compared by identity; `number` and `name` are for people."""
+
+    number: int
+    type: Type
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"%{self.name or self.number}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """One application of an operator of the table.
+
+    Attributes:
+        operator: name in the operator table.
+        inputs: operands; an operand sequence (concat, stack) is spread, `attributes["operands"]` keeps the split if
+        needed. attributes: static attributes, in which a Dim or a scalar `Value` may stand for an int. outputs: one
+        value per result. origin: instruction index. writes: index of the input whose storage the first output takes
+        over, None for fresh results and views.
+    """
+
+    operator: str
+    inputs: tuple[Value, ...]
+    attributes: Mapping[str, Any]
+    outputs: tuple[Value, ...]
+    origin: int
+    writes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Carried:
+    """A loop-carried value: `initial` before, `inside` at the start of an iteration, `next` at its end, `after` the
+    loop.
+    """
+
+    initial: Value
+    inside: Value
+    next: Value
+    after: Value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Collected:
+    """Element `inside` of each iteration, together `after`: shape (trip count, *inside.shape)."""
+
+    inside: Value
+    after: Value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loop:
+    """A counted loop (`trip` given, `index` its counter) or a while loop (`condition` computed by `header`).
+
+    `header` runs before every iteration and once more before leaving; it sees the `inside` values. Values defined in it
+    are visible in `body`.
+    """
+
+    trip: DimLike | Value | None
+    index: Value | None
+    header: Graph | None
+    condition: Value | None
+    body: Graph
+    carried: tuple[Carried, ...]
+    collected: tuple[Collected, ...]
+    origin: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Merged:
+    """A value that a branch chooses: `then` or `orelse`, known as `after`."""
+
+    then: Value
+    orelse: Value
+    after: Value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Branch:
+    """`if condition: then else: orelse`; both arms are compiled."""
+
+    condition: Value
+    then: Graph
+    orelse: Graph
+    merged: tuple[Merged, ...]
+    origin: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Guard:
+    """Leave the region at `origin` unless `condition` holds. `reason` is for people. Nothing visible was written
+    before.
+    """
+
+    condition: Value
+    reason: str
+    origin: int
+
+
+Step: TypeAlias = Node | Loop | Branch | Guard
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Graph:
+    """Steps in program order."""
+
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Input:
+    """A value the region is entered with.
+
+    Attributes:
+        value: its type carries the dims: ints are guarded to be exactly that, a symbol is bound by its first
+            occurrence (inputs in order, dims in order) and guarded to agree at every other.
+        source: where it comes from: ("register", r) a live-in, ("global", name), ("attribute", text path),
+            ("constant", operand).
+        frozen: the value cannot change unseen; a kernel may pack it and a new one may be keyed by it.
+    """
+
+    value: Value
+    source: tuple[str, Any]
+    frozen: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Result:
+    """What a register holds, or what is returned, when the region is left by one of its exits.
+
+    `what` is "value" (a fresh array or scalar), "input" (that very object: `index` of the input), "view" (of an input
+    or of another result), or a container: "tuple", "list", "none", "constant" (`constant`).
+    """
+
+    what: Literal["value", "input", "view", "tuple", "list", "none", "constant"]
+    value: Value | None = None
+    index: int | None = None
+    items: tuple[Result, ...] = ()
+    constant: Any = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Region:
+    """A typed region: what is compiled as a whole.
+
+    `exits` maps the label of an exit (an instruction index to continue at, or "return") to what it hands over:
+    register number (or "return") -> Result.
+    """
+
+    name: str
+    function: int
+    start: int
+    inputs: tuple[Input, ...]
+    graph: Graph
+    exits: Mapping[int | str, Mapping[int | str, Result]]
+    facts: Facts
+    signature: str = ""
+    notes: tuple[str, ...] = field(default_factory=tuple)
+
+
+def steps(graph: Graph) -> Iterator[Step]:
+    """All steps, outer ones before those inside them."""
+    for step in graph.steps:
+        yield step
+        for inner in graphs(step):
+            yield from steps(inner)
+
+
+def graphs(step: Step) -> tuple[Graph, ...]:
+    """The graphs inside a step."""
+    match step:
+        case Loop():
+            return (step.body,) if step.header is None else (step.header, step.body)
+        case Branch():
+            return (step.then, step.orelse)
+        case Node() | Guard():
+            return ()

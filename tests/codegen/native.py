@@ -1,0 +1,54 @@
+"""Compile a function of the loop form and run it in this process: emit, assemble, link, map, call."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tiercel.codegen.abi import ARENA, frame_size, frame_words
+from tiercel.codegen.blob import Blob, Mapped, link, map_blob
+from tiercel.codegen.cpu.assemble import assemble
+from tiercel.codegen.cpu.emit import emit
+from tiercel.codegen.cpu.target import Target
+from tiercel.loops import check
+from tiercel.loops.form import Function
+
+ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+
+
+def build(function: Function, target: Target | None = None) -> Mapped:
+    """Machine code for one function, through the bytes form of the blob."""
+    target = target or Target.host()
+    obj = assemble(emit(check(function), target), target, verify=True)
+    return map_blob(Blob.from_bytes(link(obj, [function.name, f"{function.name}.arena"]).to_bytes()))
+
+
+def call(
+    mapped: Mapped,
+    function: Function,
+    buffers: Mapping[str, np.ndarray[Any, Any]],
+    sizes: Mapping[str, int] | None = None,
+    scalars: Mapping[str, Any] | None = None,
+) -> tuple[int, dict[str, Any]]:
+    """As `loops.evaluate`, with machine code."""
+    words = frame_words(function)
+    frame = np.zeros(frame_size(function), np.int64)
+    for name, size in (sizes or {}).items():
+        frame[words[name]] = size
+    for name, array in buffers.items():
+        frame[words[name]] = array.ctypes.data
+    for scalar in function.scalars:
+        raw = scalar.dtype.numpy.type((scalars or {})[scalar.name]).tobytes().ljust(8, b"\0")
+        frame[words[scalar.name]] = np.frombuffer(raw, np.int64)[0]
+    needed = ENTRY(mapped.address(f"{function.name}.arena"))(frame.ctypes.data)
+    arena = np.zeros(needed + 64, np.uint8)
+    frame[ARENA] = -(-arena.ctypes.data // 64) * 64
+    site = ENTRY(mapped.address(function.name))(frame.ctypes.data)
+    outputs = {
+        v.name: np.frombuffer(frame[words[v.name]].tobytes()[: v.dtype.itemsize], v.dtype.numpy)[0]
+        for v in function.outputs
+    }
+    return site, outputs

@@ -584,7 +584,7 @@ def handlers():
 
 def test_no_handler_until_log_is_set_and_none_after(capsys):
     log = logging.getLogger("tiercel")
-    level = log.level
+    assert log.level == logging.NOTSET
     assert handlers() == []
     log.error("unseen")
     config.set_context(log="info")
@@ -596,7 +596,7 @@ def test_no_handler_until_log_is_set_and_none_after(capsys):
     config.set_context(log="off")
     log.error("unseen")
     assert handlers() == []
-    assert log.level == level
+    assert log.level == logging.NOTSET
     assert capsys.readouterr().err == "[tiercel] seen 1\n[tiercel] child\n"
 
 

@@ -63,7 +63,6 @@ _lock = threading.RLock()
 _environment: dict[str, tuple[Any, str]] | None = None
 _process: dict[str, Any] = {}
 _settings: Settings | None = None
-_said: set[str] = set()
 
 
 def current() -> Settings:
@@ -114,7 +113,6 @@ def reload() -> None:
     global _environment
     with _lock:
         _environment = None
-        _said.clear()
         _rebuild()
 
 
@@ -174,9 +172,7 @@ def _rebuild() -> Settings:
     _logging.update(_settings.log)
     # Last, because a warning may be an error: the settings are in place by then.
     for text in complaints:
-        if text not in _said:
-            _said.add(text)
-            warn_user(text, TiercelWarning)
+        warn_user(text, TiercelWarning)
     return _settings
 
 

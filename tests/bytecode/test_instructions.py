@@ -43,7 +43,7 @@ def test_instruction_is_a_value() -> None:
 @pytest.mark.parametrize(
     ("opcode", "fields", "message"),
     [
-        ("Mvoe", (1, 2), "unknown opcode 'Mvoe'; did you mean 'Move'"),
+        ("Moves", (1, 2), "unknown opcode 'Moves'; did you mean 'Move'"),
         ("Move", (1,), r"Move has 2 fields \(dst, src\), got 1"),
         ("Move", (-1, 2), "Move.dst must be a register number"),
         ("Move", (True, 2), "Move.dst must be a register number"),
@@ -74,9 +74,7 @@ def test_reads_and_writes() -> None:
 
 
 def test_removable_is_only_what_nobody_can_notice() -> None:
-    removable = {
-        row.name for row in OPCODES.values() if row.effect_class in ("pure", "alloc") and not row.may_fail
-    }
+    removable = {row.name for row in OPCODES.values() if row.effect_class in ("pure", "alloc") and not row.may_fail}
     assert removable == {"LoadConst", "LoadTensor", "LoadParam", "Move", "MakeFunction", "Depend"}
     assert instructions.is_removable(Instruction("Scalar", (0, "is", (1, 2))))
     assert not instructions.is_removable(Instruction("Scalar", (0, "len", (1,))))

@@ -24,6 +24,8 @@ from tiercel.bytecode.program import (
     Span,
     Variable,
 )
+from tiercel.bytecode.structure import Structure, Structures, find_structures, successors
+from tiercel.bytecode.text import from_text, to_text
 
 __all__ = [
     "BUILD_KINDS",
@@ -44,7 +46,13 @@ __all__ = [
     "Program",
     "SignatureProfile",
     "Span",
+    "Structure",
+    "Structures",
     "Variable",
+    "find_structures",
+    "from_text",
     "is_removable",
     "may_fail",
+    "successors",
+    "to_text",
 ]

@@ -18,7 +18,7 @@ Invariant: the methods of `FunctionBuilder` are the opcodes of the table, one ea
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -26,11 +26,9 @@ from tiercel.bytecode.constants import constant_key, own_constant
 from tiercel.bytecode.instructions import OPCODES, Instruction, Opcode
 from tiercel.bytecode.program import PARAMETER_KINDS, Function, Parameter, Program, Span, Variable
 from tiercel.errors import BytecodeError
+from tiercel.shapes import Facts, TensorDescriptor
 
-if TYPE_CHECKING:
-    from tiercel.shapes import Facts, TensorDescriptor
-
-__all__ = ["Builder", "ConstantPool", "FunctionBuilder", "Label"]
+__all__ = ["Builder", "ConstantPool", "FunctionBuilder", "Label", "home_locations", "span_of"]
 
 
 @final
@@ -160,7 +158,7 @@ class Builder:
         """
         if not self.functions:
             raise BytecodeError(f"program {self.name!r} has no function; call Builder.function first")
-        program = Program(
+        return Program(
             functions=tuple(f.finish() for f in self.functions),
             constants=tuple(self.constants.values),
             tokens=tuple(self.tokens),
@@ -168,7 +166,6 @@ class Builder:
             name=self.name,
             source_hash=self.source_hash,
         )
-        return program
 
 
 class FunctionBuilder:
@@ -358,21 +355,27 @@ class FunctionBuilder:
 
     def _locations(self, instructions: Sequence[Instruction]) -> tuple[Variable, ...]:
         end = len(instructions)
-        first_write: dict[int, int] = {}
-        for index, ins in enumerate(instructions):
-            for register in ins.registers_written():
-                first_write.setdefault(register, index)
         found = [v if v.end >= 0 else Variable(v.name, v.start, end, v.where) for v in self._variables]
-        found += [
-            Variable(name, first_write[register] + 1, end, register)
-            for register, name in self._homes.items()
-            if register in first_write
-        ]
-        return tuple(v for v in found if v.start < v.end)
+        return tuple([v for v in [*found, *home_locations(instructions, self._homes)] if v.start < v.end])
 
 
 _MISSING: Final = object()
 _ZERO_BY_DEFAULT: Final = ("spelling", "star")
+
+
+def home_locations(instructions: Sequence[Instruction], homes: Mapping[int, str]) -> list[Variable]:
+    """Return the locations of variables that live in one register each, from its first write to the end.
+
+    Args:
+        instructions: of the function.
+        homes: the variable of each such register.
+    """
+    first_write: dict[int, int] = {}
+    for index, ins in enumerate(instructions):
+        for register in ins.registers_written():
+            first_write.setdefault(register, index)
+    end = len(instructions)
+    return [Variable(n, first_write[r] + 1, end, r) for r, n in homes.items() if first_write.get(r, end) + 1 < end]
 
 
 def span_of(node: ast.AST) -> Span | None:

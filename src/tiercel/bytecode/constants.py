@@ -74,8 +74,8 @@ def own_constant(value: object, _depth: int = 0) -> object:
     """Return `value` as a program keeps it: arrays as read-only copies, everything else itself.
 
     Args:
-        value: None, bool, int, float, complex, str, bytes, Ellipsis, a tuple or slice of these, a dtype of Tiercel's, an
-            ndarray of one (not nested in a tuple), UNBOUND or an ObjectRef.
+        value: None, bool, int, float, complex, str, bytes, Ellipsis, a tuple or slice of these, a dtype of Tiercel's,
+            an ndarray of one (not nested in a tuple), UNBOUND or an ObjectRef.
 
     Raises:
         BytecodeError: any other value.

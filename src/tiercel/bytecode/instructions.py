@@ -105,8 +105,8 @@ SCALAR_FUNCTIONS: Final = (
     "ord",
     "chr",
     "hash",
-    # Constructs of the language, none of them a name: one part of an f-string (value, or value and format spec), the test
-    # of an `except` clause, the special methods of `with` looked up on the type, and `type(e), e, e.__traceback__`.
+    # Constructs of the language, none of them a name: one part of an f-string (value, or value and format spec), the
+    # test of an `except` clause, the special methods of `with` looked up on the type, and `type(e), e, e.__traceback__`.
     "format",
     "format_str",
     "format_repr",
@@ -248,7 +248,7 @@ _TABLE: Final[tuple[Opcode, ...]] = (
         1,
         "LoadConst",
         "dst:def value:const",
-        "{dst} = const {value}",
+        "{dst} = {value}",
         "R[dst] = K[value]",
         kind="pure",
         doc="Load a constant of the program.",
@@ -257,7 +257,7 @@ _TABLE: Final[tuple[Opcode, ...]] = (
         2,
         "LoadTensor",
         "dst:def tensor:const token:token?",
-        "{dst} = tensor {tensor}< : {token}>",
+        "{dst} = {tensor}< : {token}>",
         "R[dst] = K[tensor]",
         kind="pure",
         doc="Load a tensor constant: an array the program owns, which is never written.",
@@ -266,17 +266,17 @@ _TABLE: Final[tuple[Opcode, ...]] = (
         3,
         "LoadParam",
         "dst:def index:imm token:token?",
-        "{dst} = param {index}< : {token}>",
+        "{dst} = argument {index}< : {token}>",
         "R[dst] = argument index",
         kind="pure",
-        doc="Parameter i is in register i on entry. With `dst == index` the instruction declares the parameter and does "
-        "nothing; with another `dst` it copies register `index`.",
+        doc="Parameter i is in register i on entry. With `dst == index` the instruction declares the parameter and "
+        "does nothing; with another `dst` it copies register `index`.",
     ),
     _row(
         4,
         "LoadGlobal",
         "dst:def name:name",
-        "{dst} = global {name}",
+        "{dst} = {name}",
         "R[dst] = globals[name], else builtins[name]",
         kind="read_env",
         reads="globals",
@@ -350,8 +350,8 @@ _TABLE: Final[tuple[Opcode, ...]] = (
         user_code=True,
         doc="Apply a tensor operator. `operator` names a row of the operator table and `spelling` which of its Python "
         "forms the program used; the interpreter executes that form, so the name is a claim for typing and compiling "
-        "that holds while `via` still resolves to what it did. `keywords` names each argument ('' is positional). `via` "
-        "is the dotted path the program called it by (`np.exp`; `5:np.exp` if its root is the closure cell in register "
+        "that holds while `via` still resolves to what it did. `keywords` names each argument ('' is positional). "
+        "`via` is the dotted path the program called it by (`np.exp`; `5:np.exp` if its root is the closure cell in register "
         "5). `token` declares the result.",
     ),
     _row(
@@ -370,7 +370,7 @@ _TABLE: Final[tuple[Opcode, ...]] = (
         12,
         "Scalar",
         "dst:def function:enum(SCALAR_FUNCTIONS) args:uses",
-        "{dst} = scalar {function}({args})",
+        "{dst} = {function}({args})",
         "R[dst] = function(R[args]...)",
         kind="pure",
         reads="globals",
@@ -383,7 +383,7 @@ _TABLE: Final[tuple[Opcode, ...]] = (
         13,
         "Item",
         "dst:def x:use",
-        "{dst} = item {x}",
+        "{dst} = {x}.item()",
         "R[dst] = R[x].item()",
         kind="pure",
         reads="memory",
@@ -395,19 +395,19 @@ _TABLE: Final[tuple[Opcode, ...]] = (
         14,
         "Build",
         "dst:def what:enum(BUILD_KINDS) items:uses",
-        "{dst} = build {what}({items})",
+        "{dst} = {what}({items})",
         "R[dst] = what(R[items]...)",
         kind="alloc",
         may_fail=True,
         user_code=True,
-        doc="Make a tuple, list, set, dict (keys and values alternating), slice (start, stop, step), string (its parts, "
-        "all of them str, joined) or closure cell (empty, or holding its one item).",
+        doc="Make a tuple, list, set, dict (keys and values alternating), slice (start, stop, step), string (its "
+        "parts, all of them str, joined) or closure cell (empty, or holding its one item).",
     ),
     _row(
         15,
         "Unpack",
         "dsts:defs src:use star:imm",
-        "({dsts*star}) = unpack {src}",
+        "({dsts*star}) = {src}",
         "R[dsts[0]], R[dsts[1]], ... = R[src]",
         kind="alloc",
         reads="memory",
@@ -456,7 +456,7 @@ _TABLE: Final[tuple[Opcode, ...]] = (
         19,
         "Iter",
         "dst:def x:use",
-        "{dst} = iter {x}",
+        "{dst} = iter({x})",
         "R[dst] = iter(R[x])",
         kind="alloc",
         reads="memory",
@@ -496,8 +496,8 @@ _TABLE: Final[tuple[Opcode, ...]] = (
         writes="iterator",
         may_fail=True,
         user_code=True,
-        doc="Head of a loop. With `iterator` each pass takes the next item into `target` and leaves for `exit` when there "
-        "is none; without, it falls through (a `while`, whose condition is a BranchIf inside).",
+        doc="Head of a loop. With `iterator` each pass takes the next item into `target` and leaves for `exit` when "
+        "there is none; without, it falls through (a `while`, whose condition is a BranchIf inside).",
     ),
     _row(
         23,
@@ -506,17 +506,18 @@ _TABLE: Final[tuple[Opcode, ...]] = (
         "repeat loop {loop} at {start}",
         "pc = start",
         kind="control",
-        doc="The back edge of a loop, and the only backward jump there is. `start` is the LoopStart with the same `loop`.",
+        doc="The back edge of a loop, and the only backward jump there is. `start` is the LoopStart with the same "
+        "`loop`.",
     ),
     _row(
         24,
         "Try",
         "exception:def handler:target end:target",
-        "try, except {exception} at {handler} to {end}",
+        "try: except {exception} at {handler} to {end}",
         "until EndTry: if an exception e is raised, R[exception] = e, pc = handler",
         kind="control",
-        doc="Protect the instructions up to the matching EndTry. The handler is the range from `handler` to `end`; while "
-        "control is inside, the exception is the one being handled, and leaving it in any way ends the handling.",
+        doc="Protect the instructions up to the matching EndTry. The handler is the range from `handler` to `end`; "
+        "while control is inside, the exception is the one being handled, and leaving it in any way ends the handling.",
     ),
     _row(
         25,
@@ -542,21 +543,21 @@ _TABLE: Final[tuple[Opcode, ...]] = (
         27,
         "Call",
         "dst:def callee:use args:uses keywords:names",
-        "{dst} = call {callee}({args*keywords})",
+        "{dst} = {callee}({args*keywords})",
         "R[dst] = R[callee](R[args]...)",
         kind="opaque",
         reads="any",
         writes="any",
         may_fail=True,
         user_code=True,
-        doc="Call a Python callable. One that is captured runs as a frame of this machine. `keywords` names each argument: "
-        "'' positional, '*' an iterable of positional ones, '**' a mapping of keywords.",
+        doc="Call a Python callable. One that is captured runs as a frame of this machine. `keywords` names each "
+        "argument: '' positional, '*' an iterable of positional ones, '**' a mapping of keywords.",
     ),
     _row(
         28,
         "CallPy",
         "dst:def callee:use args:uses keywords:names reason:name",
-        "{dst} = python {callee}({args*keywords}) because {reason}",
+        "{dst} = {callee}({args*keywords}) because {reason}",
         "R[dst] = R[callee](R[args]...)",
         kind="opaque",
         reads="any",
@@ -569,12 +570,12 @@ _TABLE: Final[tuple[Opcode, ...]] = (
         29,
         "MakeFunction",
         "dst:def code:const name:name defaults:use? kwdefaults:use? cells:uses",
-        "{dst} = function {name} code {code}< defaults {defaults}>< kwdefaults {kwdefaults}>< cells ({cells})>",
+        "{dst} = def {name} with {code}<, defaults {defaults}><, kwdefaults {kwdefaults}><, cells ({cells})>",
         "R[dst] = function(K[code], defaults R[defaults], closure R[cells]...)",
         kind="alloc",
         reads="globals",
-        doc="Make a Python function from a code object, a tuple of defaults, a dict of keyword defaults and the cells of "
-        "its free variables.",
+        doc="Make a Python function from a code object, a tuple of defaults, a dict of keyword defaults and the cells "
+        "of its free variables.",
     ),
     _row(
         30,
@@ -593,7 +594,7 @@ _TABLE: Final[tuple[Opcode, ...]] = (
         31,
         "Depend",
         "dst:def x:use after:uses",
-        "{dst} = depend {x} after ({after})",
+        "{dst} = {x} after ({after})",
         "R[dst] = R[x], not before R[after]... exist",
         kind="pure",
         doc="The value of `x`, ordered after the values of `after`.",
@@ -602,19 +603,19 @@ _TABLE: Final[tuple[Opcode, ...]] = (
         32,
         "Check",
         "kind:enum(CHECKS) x:use name:name",
-        "check {kind} {x} {name}",
+        "check {kind} of {x} as {name}",
         "raise unless the check holds for R[x]",
         kind="control",
         reads="attributes",
         may_fail=True,
-        doc="`bound`: UnboundLocalError for variable `name` if `x` holds UNBOUND. `shape_hint`, `dtype_hint`: ShapeError, "
-        "DTypeError unless `x` has the shape or dtype that the hint `name` (its text) declares.",
+        doc="`bound`: UnboundLocalError for variable `name` if `x` holds UNBOUND. `shape_hint`, `dtype_hint`: "
+        "ShapeError, DTypeError unless `x` has the shape or dtype that the hint `name` (its text) declares.",
     ),
     _row(
         33,
         "Anchor",
         "dst:def x:use",
-        "{dst} = anchor {x}",
+        "{dst} = anchor({x})",
         "R[dst] = R[x]",
         kind="control",
         doc="A copy that every pass leaves at its source line: a place for a breakpoint.",

@@ -11,15 +11,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from tiercel.bytecode.constants import UNBOUND, ObjectRef
 from tiercel.bytecode.encode import function_names, instruction_offsets
 from tiercel.bytecode.instructions import Instruction
 from tiercel.errors import BytecodeError
-
-if TYPE_CHECKING:
-    from tiercel.shapes import Facts, TensorDescriptor
+from tiercel.shapes import Facts, TensorDescriptor
 
 __all__ = [
     "OPTIMISED_AWAY",
@@ -193,7 +191,7 @@ class Profile:
 
 @dataclass(eq=False)
 class Program:
-    """A program. `str(program)` is its listing.
+    """A program. `str(program)` is its listing; `to_text(program)` adds what `from_text` needs.
 
     Attributes:
         functions: `functions[0]` is the entry.
@@ -226,7 +224,7 @@ class Program:
         # The listing is made downstream of the data it lists.
         from tiercel.bytecode.text import to_text
 
-        return to_text(self)
+        return to_text(self, data=False)
 
     def __repr__(self) -> str:
         count = sum(len(f.instructions) for f in self.functions)

@@ -1,0 +1,84 @@
+"""Declared tokens and facts as text: the part of the text form that belongs to `tiercel.shapes`.
+
+In: a `TensorDescriptor`, or a place in a text. Out: the other. The text written here is exact and says no more than
+the descriptor does (`float32[B*T, 128]{C}@cpu where 'dim0 <= 512'`), so writing needs no reasoning about sizes; what
+is read may be any form that `shapes.parse_token` takes, whose ranges become facts of the program.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from tiercel.bytecode.literals import Scanner, parse_string
+from tiercel.dtypes import as_dtype
+from tiercel.errors import BytecodeError, DTypeError, ShapeError
+from tiercel.shapes import Facts, TensorDescriptor, parse_token
+
+__all__ = ["make_facts", "parse_descriptor", "print_descriptor"]
+
+_DTYPE: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_DIMS: Final = re.compile(r"\[[^\[\]'\"]*\]")
+_LAYOUT: Final = re.compile(r"\{(\w+)\}", re.ASCII)
+_DEVICE: Final = re.compile(r"@(\w+(?::\d+)?)", re.ASCII)
+
+
+def print_descriptor(descriptor: TensorDescriptor) -> str:
+    """Return the text of a descriptor: layout C and device cpu are left out."""
+    dims = descriptor.token.dims
+    text = f"{descriptor.dtype_name}[{'...' if dims is None else ', '.join(map(str, dims))}]"
+    if descriptor.layout != "C":
+        text += f"{{{descriptor.layout}}}"
+    if descriptor.device != "cpu":
+        text += f"@{descriptor.device}"
+    if descriptor.shape_constraint:
+        text += f" where {', '.join(map(repr, descriptor.shape_constraint))}"
+    return text
+
+
+def parse_descriptor(scanner: Scanner, facts: Facts) -> TensorDescriptor:
+    """Read a descriptor.
+
+    Args:
+        scanner: in front of it.
+        facts: gets the ranges that stand in the text; sizes without a name are symbols new to these facts.
+
+    Raises:
+        BytecodeError: there is none.
+    """
+    scanner.skip()
+    start = scanner.pos
+    dtype = scanner.try_match(_DTYPE)
+    dims = scanner.try_match(_DIMS) if dtype is not None else None
+    if dtype is None or dims is None:
+        scanner.fail("expected a declared token such as float32[B, 128]", start)
+    layout = scanner.try_match(_LAYOUT)
+    device = scanner.try_match(_DEVICE)
+    constraints = []
+    if scanner.try_text("where"):
+        constraints.append(parse_string(scanner, "a constraint"))
+        while scanner.try_text(","):
+            constraints.append(parse_string(scanner, "a constraint"))
+    try:
+        return TensorDescriptor(
+            token=parse_token(dims.group(), facts),
+            dtype=as_dtype(dtype.group()).name,
+            layout=layout.group(1) if layout is not None else "C",
+            device=device.group(1) if device is not None else "cpu",
+            shape_constraint=tuple(constraints),
+        )
+    except (ShapeError, DTypeError) as e:
+        scanner.fail(str(e), start)
+
+
+def make_facts(constraints: Iterable[str]) -> Facts:
+    """Return facts with these constraints.
+
+    Raises:
+        BytecodeError: one is none, or contradicts those before it.
+    """
+    try:
+        return Facts(constraints)
+    except ShapeError as e:
+        raise BytecodeError(str(e)) from e

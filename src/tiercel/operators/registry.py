@@ -1,7 +1,7 @@
 """All rows, and how to find one: by name, by NumPy function, method, infix symbol or property.
 
 In: the row modules of `rows/`. Out: `ALL`, `get` and the `find_*` functions the frontend resolves source with. Every row
-also gets the spelling `tiercel.ops.<name>`. Lookups by function compare identity, so a user's rebound `np.sum` is not ours.
+also gets the spelling `tiercel.ops.<name>`, with its parameters in their order unless it gives another. Lookups by function compare identity, so a user's rebound `np.sum` is not ours.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ def _collect() -> dict[str, Operator]:
             rows[row.name] = row
         extra.extend((row, s) for row, spellings in getattr(module, "SPELLINGS", {}).items() for s in spellings)
     for name, row in rows.items():
-        names = tuple(p.name for p in row.parameters)
-        own = Spelling("ops", name, names, {n: n for n in names})
         more = tuple(s for target, s in extra if target == name)
-        rows[name] = replace(row, spellings=(*row.spellings, own, *more))
+        if not any(s.kind == "ops" and s.path == name for s in row.spellings):
+            names = tuple(p.name for p in row.parameters)
+            more = (Spelling("ops", name, names, {n: n for n in names}), *more)
+        rows[name] = replace(row, spellings=(*row.spellings, *more))
     missing = {target for target, _ in extra} - rows.keys()
     if missing:
         raise ValueError(f"spellings for operators that do not exist: {sorted(missing)}")

@@ -132,14 +132,7 @@ def dtype_ufunc(ufunc: np.ufunc, *, any_int: bool = False, positions: Sequence[i
 
     def rule(call: Call) -> DType | list[DType]:
         operands = call.operands if positions is None else tuple(call.operand(p) for p in positions)
-        resolved = resolve_ufunc(ufunc, _ufunc_key(operands))
-        if isinstance(resolved, str):
-            raise DTypeError(resolved)
-        if not any_int:
-            for t, loop in zip(operands, resolved, strict=False):
-                if isinstance(t, PyIntType) and isinstance(t.value, int):
-                    check_int_range(t.value, loop)
-        outputs = resolved[ufunc.nin :]
+        outputs = apply_ufunc(ufunc, operands, any_int=any_int)
         return outputs[0] if len(outputs) == 1 else list(outputs)
 
     return rule
@@ -151,24 +144,87 @@ def _ufunc_key(operands: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(_WEAK.get(type(t)) or dtype_of(t).numpy for t in operands)
 
 
+def apply_ufunc(ufunc: np.ufunc, operands: Sequence[Any], *, any_int: bool = False) -> tuple[DType, ...]:
+    """The result dtypes of a ufunc on operand types, Python scalars being weak.
+
+    Args:
+        ufunc: the ufunc.
+        operands: types of its inputs.
+        any_int: Python ints beyond the loop's dtype are accepted (comparisons compare them exactly).
+
+    Raises:
+        DTypeError: the ufunc has no loop for them.
+        OverflowError: a Python int does not fit the loop's dtype.
+    """
+    resolved = resolve_ufunc(ufunc, _ufunc_key(operands))
+    if isinstance(resolved, str):
+        raise DTypeError(resolved)
+    if not any_int:
+        for t, loop in zip(operands, resolved, strict=False):
+            if isinstance(t, PyIntType) and isinstance(t.value, int):
+                check_int_range(t.value, loop)
+    return resolved[ufunc.nin :]
+
+
+def strong(t: Any) -> Any:
+    """The operand after `np.asarray`: a Python scalar is no longer weak."""
+    return NpScalarType(dtype_of(t)) if isinstance(t, PyIntType | PyFloatType | PyComplexType) else t
+
+
+def _refuse_complex(call: Call, dtype: DType) -> DType:
+    if dtype.is_complex:
+        raise DTypeError(f"{call.operator.name} is not defined for complex numbers")
+    return dtype
+
+
 def dtype_float(call: Call) -> DType:
-    """Operand 0's dtype if it is floating (or complex), else float64: what `x / 1` has."""
+    """Operand 0's dtype if it is floating or complex, else float64."""
     dtype = dtype_of(call.operand(0))
     return dtype if dtype.is_inexact else float64
+
+
+def dtype_real_float(call: Call) -> DType:
+    """As `dtype_float`, complex refused: the rule of the operators that NumPy does not have."""
+    return _refuse_complex(call, dtype_float(call))
+
+
+def dtype_real(call: Call) -> DType:
+    """Operand 0's dtype, complex refused."""
+    return _refuse_complex(call, dtype_of(call.operand(0)))
+
+
+def dtype_real_common(call: Call) -> DType:
+    """The common dtype of all operands, Python scalars being weak; complex refused."""
+    return _refuse_complex(call, dtype_common()(call))
+
+
+def dtype_real_float_common(call: Call) -> DType:
+    """The common dtype of all operands, integers becoming float64; complex refused."""
+    dtype = dtype_real_common(call)
+    return dtype if dtype.is_float else float64
+
+
+def common_dtype(operands: Sequence[Any]) -> DType:
+    """`np.result_type` of operand types, Python scalars being weak.
+
+    Raises:
+        DTypeError: NumPy finds none.
+        OverflowError: a Python int does not fit it.
+    """
+    found = _common(_ufunc_key(operands))
+    if isinstance(found, str):
+        raise DTypeError(found)
+    for t in operands:
+        if isinstance(t, PyIntType) and isinstance(t.value, int):
+            check_int_range(t.value, found)
+    return found
 
 
 def dtype_common(*positions: int) -> DTypeRule:
     """`np.result_type` of the operands (concatenate, where), Python scalars being weak; positions default to all."""
 
     def rule(call: Call) -> DType:
-        operands = [call.operand(p) for p in positions] if positions else call.operands
-        found = _common(_ufunc_key(operands))
-        if isinstance(found, str):
-            raise DTypeError(found)
-        for t in operands:
-            if isinstance(t, PyIntType) and isinstance(t.value, int):
-                check_int_range(t.value, found)
-        return found
+        return common_dtype([call.operand(p) for p in positions] if positions else call.operands)
 
     return rule
 
@@ -213,6 +269,11 @@ def _resolve_reduction(ufunc: np.ufunc, operand: np.dtype[Any], given: np.dtype[
     except TypeError as error:
         return str(error)
     return as_dtype(resolved[-1])
+
+
+def dtype_ptp(call: Call) -> DType:
+    """Largest minus smallest element: the dtype of operand 0 where it can be subtracted."""
+    return apply_ufunc(np.subtract, (strong(call.operand(0)),) * 2)[0]
 
 
 # ---- shape -----------------------------------------------------------------------------------------------------------
@@ -306,6 +367,32 @@ def layout_like(position: int = 0) -> LayoutRule:
         return call.layout(position)
 
     return rule
+
+
+def layout_f_or_c(call: Call, shape: Shape) -> Layout:
+    """Fortran order if operand 0 is Fortran- and not C-contiguous, else C: `PyArray_Empty(..., ISFORTRAN(x))`."""
+    layout = call.layout(0)
+    if layout.order is None:
+        return Layout.unknown()
+    c, f = layout.flags(call.shape(0), call.facts)
+    if c or not layout.is_f:
+        return Layout.c(len(shape))
+    return Layout.f(len(shape)) if f and c is False else Layout.unknown()
+
+
+def layout_copy_k(call: Call, shape: Shape) -> Layout:
+    """The order of a copy with order='K' (astype, copy, *_like): the axes by stride, broadcast ones innermost."""
+    layout = call.layout(0)
+    if layout.order is None or not layout.zero:
+        return layout if layout.order is None else Layout.dense(layout.order)
+    moving = [a for a in layout.order if a not in layout.zero]
+    return Layout.dense([*moving, *layout.zero])
+
+
+def layout_part(call: Call, shape: Shape) -> Layout:
+    """A view of every second scalar: the real parts of a complex array."""
+    layout = call.layout(0)
+    return Layout(layout.order, 0, layout.zero)
 
 
 def layout_reduce(call: Call, shape: Shape) -> Layout:

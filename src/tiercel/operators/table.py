@@ -83,6 +83,7 @@ __all__ = [
     "random_state",
     "reordered",
     "same",
+    "same_if",
     "syntax",
     "view",
     "view_if",
@@ -338,10 +339,10 @@ def ops_class(name: str, call: str, constructor: str = "", **fixed: object) -> S
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """What a result is to the operands: "fresh" memory, "same" object as an operand, a "view" of it, or "view_if" the
-    operand's memory layout allows it and fresh otherwise. `operand` is a position in `Bound.operands`."""
+    """What a result is to the operands: "fresh" memory, "same" object as an operand, a "view" of it, "view_if" or "same_if"
+    the operand's memory layout allows it and fresh otherwise. `operand` is a position in `Bound.operands`."""
 
-    kind: Literal["fresh", "view", "view_if", "same"]
+    kind: Literal["fresh", "view", "view_if", "same", "same_if"]
     operand: int | None = None
 
     def __str__(self) -> str:
@@ -364,6 +365,11 @@ def view_if(operand: int) -> Alias:
 def same(operand: int) -> Alias:
     """The very object that operand i is."""
     return Alias("same", operand)
+
+
+def same_if(operand: int) -> Alias:
+    """The very object that operand i is where its memory layout fits, else fresh."""
+    return Alias("same_if", operand)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,316 @@
+"""The dispatcher: runs decoded functions on an explicit stack of frames.
+
+In: a `Decoded`, its arguments and cells. Out: the result, or the user's exception with the user's traceback.
+
+A frame is a list `R` (see `layout`). Blocks run in turn, each telling the next one's number. A `Call` whose callee is
+captured pushes a frame here, so Python's stack does not grow; an exception walks these frames, and each that it leaves
+gets the traceback entry Python would have given it. The handler of a `Try` runs in a nested dispatcher inside a Python
+`except` block, so that `sys.exc_info()`, `__context__` and a bare `raise` mean what they mean in Python.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from time import perf_counter_ns
+from types import CellType, FrameType, FunctionType
+from typing import Any, Final, TypeAlias
+
+from tiercel.errors import InternalError
+from tiercel.interp.bind import binder
+from tiercel.interp.decode import Decoded
+from tiercel.interp.flow import TryRange
+from tiercel.interp.hooks import NO_HOOKS, Callee, Hooks
+from tiercel.interp.layout import CALL, LEAVE, RETURN, CounterLayout
+from tiercel.interp.support import unbound_free, unbound_local
+from tiercel.interp.tracebacks import hide, is_ours, trim
+
+__all__ = ["run"]
+
+# decoded, R, block to go on with, register for the result, instruction of the call, clock at entry
+_Suspended: TypeAlias = tuple[Decoded, list[Any], int, int, int, int]
+
+_CALLS: Final = CounterLayout.CALLS
+_TIME: Final = CounterLayout.TIME
+# Until this many frames no question is asked about the recursion limit.
+_UNCHECKED_DEPTH: Final = 40
+# In place of a block number: an exception is on its way.
+_RAISING: Final = -4
+
+
+def run(
+    decoded: Decoded,
+    arguments: Sequence[Any],
+    cells: Sequence[CellType] = (),
+    *,
+    hooks: Hooks = NO_HOOKS,
+    start: int | None = None,
+    registers: Sequence[Any] | None = None,
+) -> Any:
+    """Run a function.
+
+    Args:
+        decoded: what to run.
+        arguments: the parameters, as `decoded.bind` returns them.
+        cells: of its captured variables, in the order of `Function.free`.
+        hooks: callbacks.
+        start: instruction to begin at, any one; `registers` then holds every register.
+        registers: register contents for `start`; `arguments` and `cells` are not looked at.
+
+    Returns:
+        What the function returns.
+
+    Raises:
+        Whatever the function raises.
+    """
+    layout = decoded.layout
+    frame: list[Any]
+    entering: list[TryRange] = []
+    if start is None:
+        frame = [*arguments, *cells, *decoded.tail]
+        block = 0
+        decoded.counts[_CALLS] += 1
+    else:
+        if registers is None or len(registers) != decoded.function.registers:
+            raise InternalError(
+                f"entry at instruction {start} needs all {decoded.function.registers} registers, got "
+                f"{0 if registers is None else len(registers)}",
+                stage="interp",
+            )
+        arriving = len(decoded.function.parameters) + len(decoded.function.free)
+        frame = [*registers, *decoded.tail[decoded.function.registers - arriving :]]
+        block = decoded.entry(start)
+        now = perf_counter_ns()
+        for loop in decoded.flow.loops:
+            if loop.start <= start <= loop.stop:
+                frame[layout.timers + loop.loop] = now
+        entering = [row for row in decoded.flow.tries if row.handler <= start < row.end]
+        entering.sort(key=lambda row: row.handler - row.end)  # outermost first
+    if hooks.on_callee is not None:
+        frame[layout.on_callee] = hooks.on_callee
+    if hooks.on_region is not None:
+        frame[layout.on_region] = hooks.on_region
+    if start is None and hooks.on_entry is not None:
+        hooks.on_entry(decoded, frame)
+    began = perf_counter_ns()
+    _execute(decoded, frame, block, hooks, None, entering)
+    decoded.counts[_TIME] += perf_counter_ns() - began
+    return frame[layout.value]
+
+
+def _execute(
+    decoded: Decoded,
+    frame: list[Any],
+    block: int,
+    hooks: Hooks,
+    scope: TryRange | None,
+    entering: list[TryRange],
+) -> int:
+    """Run from a block on until the frame returns or, with a `scope`, control leaves that handler.
+
+    Args:
+        decoded, frame, block: where to begin.
+        hooks: callbacks.
+        scope: the Try whose handler this dispatcher runs; the exception is being handled by our caller.
+        entering: handlers, outermost first, that `block` lies in and that are yet to be entered.
+
+    Returns:
+        RETURN with the result in the frame's value slot, or the number of the block outside the scope to go on with.
+    """
+    table = decoded.table
+    stack: list[_Suspended] = []
+    limit = _UNCHECKED_DEPTH
+    # The call the current frame is making, for exceptions that arise outside any block.
+    site = 0
+    began = 0
+    raising: BaseException | None = None
+    pending: BaseException | None
+    context: BaseException | None = None
+    if entering:
+        raising = frame[entering[0].exception]
+        if not isinstance(raising, BaseException):
+            raise InternalError("entry inside a handler whose exception is not in its register", stage="interp")
+        context = raising.__context__
+    while True:
+        try:
+            if raising is not None:
+                # It comes from a handler. Raised here, outside that handler's `except` block, for the next one.
+                pending, raising = raising, None
+                raise pending
+            while True:
+                while block >= 0:
+                    block = table[block](frame)
+                if block == CALL:
+                    slot = decoded.value_slot
+                    callee, arguments, keywords, register, following, site = frame[slot]
+                    frame[slot] = None
+                    if len(stack) >= limit:
+                        limit = _checked_depth(len(stack))
+                    target: Decoded = callee.decoded
+                    if callee.is_bound:
+                        arguments = (callee.bound, *arguments)
+                    if keywords or len(arguments) != target.arity:
+                        arguments = _bind(callee, arguments, keywords or {})
+                    suspended = (decoded, frame, following, register, site, began)
+                    # Ctrl-C may strike at any call: the frame is switched in one go, without one.
+                    decoded, table, frame = target, target.table, [*arguments, *callee.cells, *target.tail]
+                    block, site = 0, 0
+                    stack += (suspended,)
+                    del suspended
+                    callee = arguments = keywords = None
+                    layout = target.layout
+                    if hooks.on_callee is not None:
+                        frame[layout.on_callee] = hooks.on_callee
+                    if hooks.on_region is not None:
+                        frame[layout.on_region] = hooks.on_region
+                    target.counts[_CALLS] += 1
+                    if hooks.on_entry is not None:
+                        hooks.on_entry(target, frame)
+                    began = perf_counter_ns()
+                elif block == RETURN:
+                    if not stack:
+                        return RETURN
+                    decoded.counts[_TIME] += perf_counter_ns() - began
+                    value = frame[decoded.value_slot]
+                    # Not `pop`: after a call Ctrl-C may strike, and the frame would be lost.
+                    decoded, frame, block, register, site, began = stack[-1]
+                    del stack[-1]
+                    table = decoded.table
+                    if register >= 0:
+                        frame[register] = value
+                    value = None
+                elif block == LEAVE:
+                    # Only a nested dispatcher runs a handler's blocks, and only with no frame above them.
+                    return int(frame[decoded.value_slot])
+                else:
+                    raise InternalError(f"a block of {decoded!r} returned {block}", stage="interp")
+        except BaseException as caught:
+            pending = None
+            if context is not None:
+                caught.__context__, context = context, None
+            handler: TryRange | None
+            if entering:
+                handler, inner = entering[0], entering[1:]
+                caught.__traceback__ = trim(caught.__traceback__, caught)
+                entering = []
+            else:
+                inner = entering
+                place = decoded.block_start[block] if block >= 0 else site
+                if block >= 0:
+                    protect = decoded.block_try[block]
+                else:
+                    protect = -1 if block == RETURN else decoded.flow.protect[site]
+                _clean(caught, decoded, frame, place)
+                raising = _translate(caught, decoded)
+                if raising is not None:
+                    context = caught.__context__
+                    continue
+                while True:
+                    handler = decoded.flow.tries[protect] if protect >= 0 else None
+                    if handler is not None and scope is not None and not stack:
+                        # The handler this dispatcher runs is all that it looks at.
+                        handler = handler if scope.handler <= handler.index < scope.end else None
+                    if handler is not None or not stack:
+                        break
+                    decoded, frame, _, _, site, began = stack[-1]
+                    del stack[-1]
+                    table = decoded.table
+                    block = CALL
+                    protect = decoded.flow.protect[site]
+                    _add_entry(caught, decoded, frame, site)
+                if handler is None:
+                    raise
+                block = decoded.entry(handler.handler)
+                frame[handler.exception] = caught
+                for register in handler.clears:
+                    frame[register] = None
+            try:
+                block = _execute(decoded, frame, block, hooks, handler, inner)
+            except BaseException as second:  # noqa: BLE001 - it goes on to the next Try
+                # Raised inside the handler, so what protects the handler protects it.
+                raising, context = second, second.__context__
+                block, site = _RAISING, handler.handler
+        if scope is not None and not stack and block >= 0 and raising is None:
+            # A handler inside our handler may have left both.
+            if not scope.handler <= decoded.block_start[block] < scope.end:
+                return block
+
+
+def _clean(error: BaseException, decoded: Decoded, frame: list[Any], place: int) -> None:
+    """Cut our frames from a traceback; if no other is there, give it the entry of the instruction at `place`."""
+    traceback = error.__traceback__
+    while traceback is not None and is_ours(traceback.tb_frame):
+        traceback = traceback.tb_next
+    if traceback is None:
+        _add_entry(error, decoded, frame, place)
+    else:
+        error.__traceback__ = trim(traceback, error)
+
+
+def _add_entry(error: BaseException, decoded: Decoded, frame: list[Any], place: int) -> None:
+    """Put the entry of a frame's instruction in front of a traceback, as leaving the frame would have done."""
+    try:
+        # `error` is the exception being handled, so raising it again leaves its context alone.
+        decoded.raiser(place)(frame, error)
+    except BaseException:  # noqa: BLE001 - it is `error`
+        error.__traceback__ = trim(error.__traceback__, error)
+
+
+def _translate(error: BaseException, decoded: Decoded) -> BaseException | None:
+    """Return Python's exception for reading an empty closure cell; None if it is something else."""
+    if type(error) is not ValueError or error.args != ("Cell is empty",):
+        return None
+    entry = error.__traceback__
+    while entry is not None and entry.tb_next is not None:
+        entry = entry.tb_next
+    if entry is None:
+        return None
+    index = decoded.instruction_at(entry.tb_frame.f_code, entry.tb_lasti)
+    ins = decoded.function.instructions[index] if index is not None else None
+    if ins is None:
+        return None
+    if ins.opcode == "LoadCell":
+        cell, name = ins.cell, ins.name
+    elif ins.opcode == "CallOp" and ins.via is not None and ":" in ins.via:
+        register, _, path = ins.via.partition(":")
+        cell, name = int(register), path.partition(".")[0]
+    else:
+        return None
+    first_free = len(decoded.function.parameters)
+    is_free = first_free <= cell < first_free + len(decoded.function.free)
+    made = unbound_free(name) if is_free else unbound_local(name)
+    return made.with_traceback(error.__traceback__)
+
+
+def _bind(callee: Callee, arguments: Sequence[Any], keywords: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the parameters of a call that gives them by name, leaves defaults, or does not fit."""
+    function: FunctionType | None = callee.function
+    if function is None:
+        return callee.decoded.bind(*arguments, **keywords)
+    bind = binder(callee.decoded.bind_code, function.__defaults__, function.__kwdefaults__)
+    return bind(*arguments, **keywords)
+
+
+def _checked_depth(frames: int) -> int:
+    """Return how many frames a dispatcher may stack under the recursion limit, if `frames` of them are allowed.
+
+    Raises:
+        RecursionError: they are not. Frames of Python and of all dispatchers below count alike.
+    """
+    below = 0
+    python: FrameType | None = sys._getframe(1)
+    own = python
+    while python is not None:
+        below += 1
+        if python is not own and python.f_code is _execute.__code__:
+            below += len(python.f_locals["stack"])
+        python = python.f_back
+    allowed = sys.getrecursionlimit() - below
+    if frames >= allowed:
+        raise RecursionError("maximum recursion depth exceeded")
+    return allowed
+
+
+# Our frames lie between a user's function and its caller: `warnings.warn(stacklevel=2)` must not count them.
+run.__code__ = hide(run.__code__)
+_execute.__code__ = hide(_execute.__code__)

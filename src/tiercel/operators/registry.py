@@ -1,7 +1,8 @@
 """All rows, and how to find one: by name, by NumPy function, method, infix symbol or property.
 
-In: the row modules of `rows/`. Out: `ALL`, `get` and the `find_*` functions the frontend resolves source with. Every row
-also gets the spelling `tiercel.ops.<name>`, with its parameters in their order unless it gives another. Lookups by function compare identity, so a user's rebound `np.sum` is not ours.
+In: the row modules of `rows/`. Out: `ALL`, `get` and the `find_*` functions the frontend resolves source with. Every
+row also gets the spelling `tiercel.ops.<name>`, with its parameters in their order unless it gives another. Lookups by
+function compare identity, so a user's rebound `np.sum` is not ours.
 """
 
 from __future__ import annotations

@@ -339,8 +339,11 @@ def ops_class(name: str, call: str, constructor: str = "", **fixed: object) -> S
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """What a result is to the operands: "fresh" memory, "same" object as an operand, a "view" of it, "view_if" or "same_if"
-    the operand's memory layout allows it and fresh otherwise. `operand` is a position in `Bound.operands`."""
+    """What a result is to the operands.
+
+    "fresh" memory, the "same" object as an operand, a "view" of it; "view_if" or "same_if" the operand's memory layout
+    allows it, and fresh otherwise. `operand` is a position in `Bound.operands`.
+    """
 
     kind: Literal["fresh", "view", "view_if", "same", "same_if"]
     operand: int | None = None

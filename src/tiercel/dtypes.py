@@ -347,6 +347,14 @@ class WeakComplex(Weak):
 
 _WEAK_TYPES: Final[dict[type, type[Weak]]] = {int: WeakInt, float: WeakFloat, complex: WeakComplex}
 
+
+class _IntSubclass(int):
+    pass
+
+
+# Older releases of NumPy 2 take an IntEnum for a weak int, newer ones for an array of the default dtype.
+_SUBCLASSES_ARE_WEAK: Final = bool(np.result_type(np.uint8, _IntSubclass(1)) == np.uint8)
+
 # What stands for a weak operand when NumPy is asked for the result.
 _WEAK_PROBE: Final[dict[str, int | float | complex]] = {"i": 1, "f": 1.0, "c": 1j}
 # Position 0 is no weak operand at all.
@@ -415,6 +423,12 @@ def _lookup_spelling(name: str) -> DType | None:
         return None
 
 
+_ABSTRACT: Final = (
+    *(np.generic, np.number, np.integer, np.signedinteger, np.unsignedinteger),
+    *(np.inexact, np.floating, np.complexfloating, np.flexible, np.character),
+)
+
+
 def _explain_unknown(x: object) -> str:
     accepted = f"Tiercel's dtypes are {', '.join(_BY_NAME)}"
     if isinstance(x, str):
@@ -423,10 +437,9 @@ def _explain_unknown(x: object) -> str:
         except (TypeError, ValueError):
             return f"{x!r} names no dtype{suggest(_expand_short_name(str(x)), list(_BY_NAME))}; {accepted}"
     if isinstance(x, type) and issubclass(x, np.generic):
-        try:
-            x = np.dtype(x)
-        except TypeError:
+        if x in _ABSTRACT:
             return f"{x!r} is an abstract NumPy type and names no single dtype; {accepted}"
+        x = np.dtype(x)
     if isinstance(x, np.dtype):
         if x.fields is not None or x.subdtype is not None:
             return f"structured dtype {x} is not supported: give each field an array of its own; {accepted}"
@@ -465,10 +478,17 @@ def default_dtype(value: object) -> DType:
 def weak_of(value: object) -> Weak | None:
     """Return the weak operand that a Python scalar is, or None if it is not one.
 
-    As in NumPy, only the exact types are weak: not bools, not NumPy scalars, not subclasses such as `IntEnum`.
+    Bools and NumPy scalars are not; whether subclasses such as `IntEnum` are is for the installed NumPy to say.
     """
-    kind = _WEAK_TYPES.get(type(value))
+    kind = _weak_kind(value)
     return kind(value) if kind is not None else None
+
+
+def _weak_kind(value: object) -> type[Weak] | None:
+    kind = _WEAK_TYPES.get(type(value))
+    if kind is None and _SUBCLASSES_ARE_WEAK and not isinstance(value, bool | np.generic):
+        return next((weak for python, weak in _WEAK_TYPES.items() if isinstance(value, python)), None)
+    return kind
 
 
 @functools.cache
@@ -477,9 +497,12 @@ def _promote(a: DType, b: DType) -> DType:
         return a
     if has_common_dtype(a, b):
         return _BY_NUMPY[np.promote_types(a.numpy, b.numpy)]
-    # One is bfloat16, the other float16 or an integer of 16 or more bits: what ml_dtypes' ufunc loops compute in.
-    other = b if a is bfloat16 else a
-    return float32 if other.itemsize == 2 else float64
+    return _added(a, np.ones(1, b.numpy))
+
+
+def _added(a: DType, b: Any) -> DType:
+    """The dtype NumPy adds in; asked by adding, because type resolution knows nothing of ml_dtypes' loops."""
+    return _BY_NUMPY[(np.ones(1, a.numpy) + b).dtype]
 
 
 def promote_types(a: object, b: object) -> DType:
@@ -535,7 +558,7 @@ def result_type(*operands: object, check: bool = True) -> DType:
             strong.append(kind)
         else:
             weak = max(weak, kind, key=_WEAK_ORDER.find)
-            if type(value) is int:
+            if isinstance(value, int):
                 ints.append(value)
     result = _combine(tuple(strong), weak)
     if not strong and len(operands) == 1 and ints:
@@ -564,7 +587,7 @@ def check_int_range(value: int, dtype: DType) -> None:
 
 
 def _classify(x: object) -> tuple[DType, None] | tuple[str, object]:
-    weak = _WEAK_TYPES.get(type(x))
+    weak = _weak_kind(x)
     if weak is not None:
         return weak.kind, x
     if isinstance(x, np.ndarray):
@@ -598,8 +621,8 @@ def _combine(strong: tuple[DType, ...], weak: str) -> DType:
         others = tuple(d for d in strong if d is not bfloat16)
         result = _promote(bfloat16, _combine(others, " "))
     if result is bfloat16:
-        # ml_dtypes has no weak scalars: its loops take a Python float as float32, a complex as complex64.
-        return {" ": bfloat16, "i": bfloat16, "f": float32, "c": complex64}[weak]
+        # Scalars are weak for NumPy's own dtypes only: with a Python float this is float32.
+        return _added(bfloat16, _WEAK_PROBE[weak]) if weak in _WEAK_PROBE else bfloat16
     return _combine((result,), weak)
 
 

@@ -30,7 +30,7 @@ from tiercel.values.interchange import from_torch, is_torch, to_torch
 from tiercel.values.spec import TensorSpec, tensor_spec
 from tiercel.values.storage import Storage
 
-__all__ = ["Tensor", "adopt", "from_dlpack", "storage_of", "unwrap"]
+__all__ = ["ATOMS", "Tensor", "adopt", "finish", "from_dlpack", "mark_written", "storage_of", "unwrap", "unwrap_into"]
 
 Array: TypeAlias = npt.NDArray[Any]
 Layout: TypeAlias = Literal["C", "F", "strided"]
@@ -43,7 +43,7 @@ _new: Final[Callable[[type], Any]] = object.__new__
 _NUMPY_DTYPES: Final = frozenset(d.numpy for d in DTYPES)
 _PYTHON_SCALARS: Final = frozenset({int, float, bool, complex})
 # Types that hold no Tensor, so that most arguments are told by one look.
-_ATOMS: Final = frozenset(
+ATOMS: Final = frozenset(
     {int, float, bool, complex, type(None), type(Ellipsis), str, slice, type, np.ndarray, np.dtype}
 )
 _BASIC_KEYS: Final = frozenset({int, slice, type(None), type(Ellipsis)})
@@ -127,23 +127,23 @@ def unwrap(x: Any) -> Any:
     The same object comes back if there is none in it. The arrays are the Tensors' own, also those of a Parameter: who
     writes into one has to `storage_of(tensor).bump()`.
     """
-    return x if type(x) in _ATOMS else _open(x, None, None)
+    return x if type(x) in ATOMS else unwrap_into(x, None, None)
 
 
-def _open(x: Any, tensors: list[Tensor] | None, torch: list[Any] | None) -> Any:
+def unwrap_into(x: Any, tensors: list[Tensor] | None, torch: list[Any] | None) -> Any:
     """`unwrap`, which also appends what it found to the two lists."""
     kind = type(x)
-    if kind in _ATOMS:
+    if kind in ATOMS:
         return x
     if isinstance(x, Tensor):
         if tensors is not None:
             tensors.append(x)
         return x._array
     if kind is tuple or kind is list:
-        items = [_open(item, tensors, torch) for item in x]
+        items = [unwrap_into(item, tensors, torch) for item in x]
         return x if all(a is b for a, b in zip(items, x, strict=True)) else kind(items)
     if kind is dict:
-        values = {key: _open(item, tensors, torch) for key, item in x.items()}
+        values = {key: unwrap_into(item, tensors, torch) for key, item in x.items()}
         return x if all(values[key] is item for key, item in x.items()) else values
     if is_torch(x):
         if torch is not None:
@@ -234,7 +234,7 @@ def _method(self: Tensor, name: str, *args: Any, out: Any = None, **keywords: An
     try:
         method(*unwrap(args), out=unwrap(out), **unwrap(keywords))
     finally:
-        _written(out)
+        mark_written(out)
     return out  # type: ignore[no-any-return]
 
 
@@ -246,7 +246,7 @@ def _reduce(self: Tensor, name: str, out: Any, keywords: dict[str, Any]) -> Tens
     try:
         method(out=unwrap(out), **keywords)
     finally:
-        _written(out)
+        mark_written(out)
     return out  # type: ignore[no-any-return]
 
 
@@ -255,16 +255,17 @@ def _write_method(self: Tensor, name: str, *args: Any, **keywords: Any) -> None:
     try:
         getattr(self._array, name)(*unwrap(args), **unwrap(keywords))
     finally:
-        _written(self)
+        mark_written(self)
 
 
-def _written(x: object) -> None:
+def mark_written(x: object) -> None:
+    """Move the version of a Tensor that was written to; in a tuple or list, of each. Anything else has no version."""
     if isinstance(x, Tensor):
         if x._storage is not None:
             x._storage.bump()
     elif isinstance(x, tuple | list):
         for item in x:
-            _written(item)
+            mark_written(item)
 
 
 class Tensor:
@@ -494,7 +495,7 @@ class Tensor:
         finally:
             name = getattr(function, "__name__", "")
             if "out" in keywords or name.endswith("_") or name.startswith("__i"):
-                _written(seen)
+                mark_written(seen)
 
     # ---- operators ---------------------------------------------------------------------------------------------------
 
@@ -911,7 +912,8 @@ _WRITERS: Final[dict[Any, tuple[int, str]]] = {
 }
 
 
-def _finish(value: Any, tensors: list[Tensor], torch: list[Any]) -> Any:
+def finish(value: Any, tensors: Sequence[Tensor], torch: Sequence[Any]) -> Any:
+    """Turn a result of NumPy into the result for these operands, as `unwrap_into` found them: torch's, else Tensors."""
     return _to_torch_result(value) if torch else adopt(value, tensors)
 
 
@@ -934,24 +936,24 @@ def _ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], keywords: dict
             return NotImplemented
     tensors: list[Tensor] = []
     torch: list[Any] = []
-    arrays = [_open(x, tensors, torch) for x in inputs]
+    arrays = [unwrap_into(x, tensors, torch) for x in inputs]
     options = unwrap(keywords)
     run = getattr(ufunc, method)
     if method == "at":
         try:
             run(*arrays, **options)
         finally:
-            _written(inputs[0])
+            mark_written(inputs[0])
         return None
     if not out:
-        return _finish(run(*arrays, **options), tensors, torch)
+        return finish(run(*arrays, **options), tensors, torch)
     try:
         value = run(*arrays, **options)
     finally:
-        _written(out)
+        mark_written(out)
     if len(out) == 1:
         return out[0]
-    return tuple(_finish(v, tensors, torch) if o is None else o for v, o in zip(value, out, strict=True))
+    return tuple(finish(v, tensors, torch) if o is None else o for v, o in zip(value, out, strict=True))
 
 
 def _function(function: Any, types: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -961,11 +963,11 @@ def _function(function: Any, types: Any, args: tuple[Any, ...], keywords: dict[s
             return NotImplemented
     tensors: list[Tensor] = []
     torch: list[Any] = []
-    arrays = _open(args, tensors, torch)
-    options = _open(keywords, tensors, torch) if keywords else keywords
+    arrays = unwrap_into(args, tensors, torch)
+    options = unwrap_into(keywords, tensors, torch) if keywords else keywords
     if not getattr(function, "__module__", "").startswith("numpy"):
         # Somebody else's function: what it writes into is not known, so it gets the arrays as `numpy()` exports them.
-        return _finish(function(*_export(args), **_export(keywords)), tensors, torch)
+        return finish(function(*_export(args), **_export(keywords)), tensors, torch)
     writes = _WRITERS.get(function)
     out = keywords.get("out")
     target = out
@@ -978,8 +980,8 @@ def _function(function: Any, types: Any, args: tuple[Any, ...], keywords: dict[s
         value = function(*arrays, **options)
     finally:
         if target is not None:
-            _written(target)
-    return _finish(value, tensors, torch) if out is None else out
+            mark_written(target)
+    return finish(value, tensors, torch) if out is None else out
 
 
 def _export(x: Any) -> Any:

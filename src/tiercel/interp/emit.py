@@ -1,14 +1,15 @@
 """One block of bytecode to one Python function, as syntax tree.
 
 In: a function's instructions from one index on, its `Flow` and `Layout`. Out: the body of a function of one parameter,
-the frame's list `R`: it runs the instructions up to the next place where control may go elsewhere and returns the number
-of the block to go on with (or a code, see `layout`).
+the frame's list `R`: it runs the instructions up to the next place where control may go elsewhere and returns the
+number of the block to go on with (or a code, see `layout`).
 
 Invariants. Every node of an instruction has as its line the instruction's index plus one (`linetable` turns that into
 the user's positions). Values live in `R` while control may leave: named registers always, temporaries unless they can
-be folded. A temporary that is written once and read once in the same block, in the order in which Python's stack machine
-would pop it, becomes a nested expression; CPython's stack then holds it, frees it as early as in the user's function and
-lets NumPy reuse its memory. Other temporaries are cleared where they die, on the edge if they die between two blocks.
+be folded. A temporary that is written once and read once in the same block, in the order in which Python's stack
+machine would pop it, becomes a nested expression; CPython's stack then holds it, frees it as early as in the user's
+function and lets NumPy reuse its memory. Other temporaries are cleared where they die, on the edge if they die between
+two blocks.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import CellType, FunctionType
+from types import CellType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Callee:
     decoded: Decoded
     cells: tuple[CellType, ...] = ()
     bound: Any = None
-    function: FunctionType | None = None
+    function: Any = None  # FunctionType; typed so, a method would be made of it
     is_bound: bool = False
 
 

@@ -66,7 +66,9 @@ if TYPE_CHECKING:
 # Module -> the public names it gives; "" is a submodule itself.
 _WHERE: Final[dict[str, str]] = {
     "": "bytecode config dtypes errors nn operators ops shapes testing",
-    "api": "Report compile dump freeze grad jit load memory_stats metrics release_memory shutdown value_and_grad vmap wait",
+    "api": (
+        "Report compile dump freeze grad jit load memory_stats metrics release_memory shutdown value_and_grad vmap wait"
+    ),
     "config": "Policy context get_context set_context",
     "dtypes": (
         "DType bfloat16 bool_ complex64 complex128 float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 "

@@ -254,7 +254,7 @@ def observe(function: Callable[..., Any], given: Arguments, *, mode: str = "defa
 
 
 def _traceback(error: BaseException) -> list[tuple[str, int | None, str]]:
-    entries = []
+    entries: list[tuple[str, int | None, str]] = []
     # The first entry is `observe` itself.
     entry = error.__traceback__.tb_next if error.__traceback__ else None
     while entry is not None:
@@ -386,7 +386,7 @@ class _Comparison:
         if list(left) != list(right):
             self.out.append(f"{where}: expected the parts {list(left)}, got {list(right)}")
             return
-        if not left and type(expected).__eq__ is not object.__eq__ and not _container(expected):
+        if not left and not _compares_by_identity(type(expected)) and not _container(expected):
             if expected != actual:
                 self._differs(expected, actual, where)
             return
@@ -505,7 +505,7 @@ def _is_interned(value: Any) -> bool:
 
 def _share(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
     try:
-        return np.shares_memory(a, b, max_work=100_000)
+        return np.shares_memory(a, b, max_work=100_000)  # type: ignore[arg-type]  # NumPy's stub knows two of its values
     except (np.exceptions.TooHardError, TypeError):
         return True
 
@@ -524,6 +524,10 @@ def _collect(value: Any, place: str, out: list[tuple[str, Any]], seen: set[int])
 
 
 # ---- structure -------------------------------------------------------------------------------------------------------
+
+
+def _compares_by_identity(cls: type) -> bool:
+    return getattr(cls, "__eq__", None) is getattr(object, "__eq__", None)
 
 
 def _container(value: Any) -> bool:

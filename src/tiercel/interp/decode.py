@@ -72,11 +72,15 @@ class LoopCounters:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Counts of one function. Threads may lose a count to one another: they guide, they do not account."""
+    """Counts of one function. Threads may lose a count to one another: they guide, they do not account.
+
+    `python` has, for each `CallPy` by its instruction, how often it ran and the nanoseconds it took.
+    """
 
     calls: int
     time_ns: int
     loops: tuple[LoopCounters, ...]
+    python: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
 class Decoded:
@@ -92,21 +96,31 @@ class Decoded:
         block_start: per block the instruction it begins at.
         block_try: per block the innermost Try that protects it, an index into `flow.tries`, or -1.
         single_step: one instruction per block.
+        strict: `CallPy` raises StrictError.
     """
 
-    def __init__(self, program: Program, index: int, environment: Environment, *, single_step: bool = False) -> None:
+    def __init__(
+        self,
+        program: Program,
+        index: int,
+        environment: Environment,
+        *,
+        single_step: bool = False,
+        strict: bool = False,
+    ) -> None:
         self.program = program
         self.index = index
         self.function: Function = program.functions[index]
         self.environment = environment
         self.single_step = single_step
+        self.strict = strict
         self.flow: Flow = analyse(self.function)
         self.layout: Layout = lay_out(program, self.function)
         self.tail: list[Any] = [*self.layout.tail, self]
         self.table: list[Block] = []
         self.block_start: list[int] = []
         self.block_try: list[int] = []
-        self.counts = [0] * (CounterLayout.FIRST_LOOP + CounterLayout.PER_LOOP * self.function.loops)
+        self.counts = [0] * self.layout.counters
         self.arity = self._simple_arity()
         self.value_slot = self.layout.value
         self._numbers: dict[Key, int] = {}
@@ -165,7 +179,8 @@ class Decoded:
             base = CounterLayout.FIRST_LOOP + CounterLayout.PER_LOOP * loop
             entries, iterations, timed, spent = c[base : base + CounterLayout.PER_LOOP]
             loops.append(LoopCounters(entries, iterations, spent * entries // timed if timed else 0))
-        return Counters(c[CounterLayout.CALLS], c[CounterLayout.TIME], tuple(loops))
+        python = {index: (c[at], c[at + 1]) for index, at in self.layout.python_calls.items()}
+        return Counters(c[CounterLayout.CALLS], c[CounterLayout.TIME], tuple(loops), python)
 
     @property
     def times_ns(self) -> dict[int | None, int]:
@@ -205,7 +220,12 @@ class Decoded:
 
 
 def decode(
-    program: Program, function_index: int = 0, *, environment: Environment, single_step: bool = False
+    program: Program,
+    function_index: int = 0,
+    *,
+    environment: Environment,
+    single_step: bool = False,
+    strict: bool = False,
 ) -> Decoded:
     """Decode one function of a verified program.
 
@@ -214,12 +234,13 @@ def decode(
         function_index: which of its functions.
         environment: where its names have their meaning.
         single_step: make each instruction a block of its own (slow; for debuggers and tests).
+        strict: make every `CallPy` raise StrictError instead of running.
 
     Raises:
         BytecodeError: the program needs a Python object by name that `environment` does not have.
     """
     _resolve_objects(program, environment)
-    return Decoded(program, function_index, environment, single_step=single_step)
+    return Decoded(program, function_index, environment, single_step=single_step, strict=strict)
 
 
 def _resolve_objects(program: Program, environment: Environment) -> None:

@@ -741,9 +741,34 @@ def _python_call(callee: ast.expr, arguments: Sequence[ast.expr], keywords: Sequ
 
 @_lowers("CallPy")
 def _call_py(e: BlockEmitter, index: int, ins: Instruction) -> None:
+    """Call, count and time.
+
+    ::
+
+        t = clock(); R[dst] = callee(arguments); counts[calls] += 1; counts[time] += clock() - t
+    """
     callee, *arguments = e.values(ins.callee, *ins.args)
+    e.depth = 0
     keywords = ins.keywords or ("",) * len(arguments)
-    e.result(index, ins.dst, _python_call(callee, arguments, keywords))
+    if e.decoder.decoded.strict:
+        span = e.function.spans[index]
+        line = const(None if span is None else span[0])
+        refusal = call(name(".strict"), const(ins.reason), const(e.function.filename), line)
+        e.statement(index, ast.Raise(refusal, None))
+    made = e.place(index, _python_call(callee, arguments, keywords))
+    kept = ast.Expr(made) if e.is_dead(index, ins.dst) else ast.Assign([slot(ins.dst, _STORE)], made)
+    position = e.layout.python_calls[index]
+
+    def add(which: int, amount: ast.expr) -> ast.stmt:
+        return ast.AugAssign(ast.Subscript(name(".C"), const(position + which), _STORE), _BINARY["+"], amount)
+
+    e.statement(
+        index,
+        ast.Assign([ast.Name(".t", _STORE)], call(name(".clock"))),
+        kept,
+        add(0, const(1)),
+        add(1, ast.BinOp(call(name(".clock")), _BINARY["-"], name(".t"))),
+    )
 
 
 @_lowers("MakeFunction")

@@ -16,7 +16,6 @@ A block returns the number of the next block, or one of the codes RETURN, CALL, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -36,7 +35,7 @@ LEAVE: Final = -3
 
 
 class CounterLayout:
-    """Indexes into `Decoded.counts`: calls and time of the function, then four counters a loop."""
+    """Indexes into `Decoded.counts`: calls and time of the function, four counters a loop, two a `CallPy`."""
 
     CALLS: Final = 0
     TIME: Final = 1
@@ -50,7 +49,10 @@ class CounterLayout:
 
 @dataclass(slots=True)
 class Layout:
-    """Positions in `R`, and the part of it behind the registers that are filled on entry."""
+    """Positions in `R`, and the part of it behind the registers that are filled on entry.
+
+    `python_calls` is where the two counters of each `CallPy` are in `Decoded.counts`, by instruction.
+    """
 
     registers: int
     constants: dict[int, int] = field(default_factory=dict)
@@ -60,6 +62,8 @@ class Layout:
     on_region: int = 0
     timers: int = 0
     tail: list[Any] = field(default_factory=list)
+    python_calls: dict[int, int] = field(default_factory=dict)
+    counters: int = 0
 
 
 def is_literal(value: object) -> bool:
@@ -80,7 +84,11 @@ def lay_out(program: Program, function: Function) -> Layout:
         layout.tail.append(value)
         return base + len(layout.tail) - 1
 
-    for ins in function.instructions:
+    layout.counters = CounterLayout.FIRST_LOOP + CounterLayout.PER_LOOP * function.loops
+    for position, ins in enumerate(function.instructions):
+        if ins.opcode == "CallPy":
+            layout.python_calls[position] = layout.counters
+            layout.counters += 2
         for index in ins.constants_read():
             value = program.constants[index]
             if index not in layout.constants and not is_literal(value) and value is not UNBOUND:
@@ -107,8 +115,3 @@ def _needs_callable(ins: Instruction) -> tuple[str, int] | None:
 
 def _no_callee(_: object) -> None:
     return None
-
-
-def register_map(registers: Sequence[Any], layout: Layout) -> list[Any]:
-    """Return the registers of a frame as a list, without the working slots."""
-    return list(registers[: layout.registers])

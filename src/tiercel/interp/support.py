@@ -13,6 +13,9 @@ from types import CellType, CodeType, FunctionType
 from typing import Any, Final
 
 from tiercel.bytecode.constants import UNBOUND
+from tiercel.dtypes import as_dtype
+from tiercel.errors import DTypeError, ShapeError, StrictError
+from tiercel.shapes import Facts, parse_token
 
 __all__ = ["INPLACE", "SUPPORT", "exception_matches", "unbound_free", "unbound_local"]
 
@@ -112,6 +115,36 @@ def make_function(
     return function
 
 
+def strict_error(reason: str, filename: str, line: int | None) -> StrictError:
+    """Return the error of a `CallPy` that strict mode forbids."""
+    where = f" in line {line} of {filename}" if line is not None else ""
+    return StrictError(
+        f"runs as Python{where}: {reason}; strict mode forbids it (rewrite the line, or leave 'python' out of strict)",
+        kind="python",
+        filename=filename or None,
+        line=line,
+    )
+
+
+def shape_hint(x: Any, hint: str) -> None:
+    """Raise ShapeError unless `x` has the shape that a hint (a shape token such as `[B, 1..64, 128]`) declares."""
+    shape = getattr(x, "shape", None)
+    if not isinstance(shape, tuple):
+        raise ShapeError(f"expected a tensor of shape {hint}, got {type(x).__name__}")
+    facts = Facts()
+    token = parse_token(hint, facts)
+    env = token.matches(shape)
+    if env is None:
+        raise ShapeError(f"expected shape {hint}, got {list(shape)}: {token.explain_mismatch(shape)}")
+
+
+def dtype_hint(x: Any, hint: str) -> None:
+    """Raise DTypeError unless `x` has the dtype that a hint names."""
+    dtype = getattr(x, "dtype", None)
+    if dtype is None or as_dtype(dtype) is not as_dtype(hint):
+        raise DTypeError(f"expected dtype {hint}, got {type(x).__name__ if dtype is None else dtype}")
+
+
 INPLACE: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "+=": operator.iadd,
     "-=": operator.isub,
@@ -146,5 +179,8 @@ SUPPORT: Final[Mapping[str, Any]] = {
     ".exc_info": exc_info,
     ".pack": pack_arguments,
     ".function": make_function,
+    ".strict": strict_error,
+    ".shape_hint": shape_hint,
+    ".dtype_hint": dtype_hint,
     **{f".{symbol}": function for symbol, function in INPLACE.items()},
 }

@@ -338,7 +338,8 @@ class _Walk:
                 _refuse(path, spec, shape, f"dimension {axis} must be {entry} = {wanted} ({given})")
 
     def _tensor(self, spec: TensorSpec, value: Any, path: str) -> None:
-        if isinstance(value, _PYTHON_SCALARS):
+        # np.float64 is a float as well.
+        if isinstance(value, _PYTHON_SCALARS) and not isinstance(value, np.generic):
             shape: tuple[int, ...] = ()
         else:
             found = getattr(value, "shape", None)
@@ -415,7 +416,7 @@ class _Walk:
             raise ShapeError(f"{path}: expected an int ({entry}), got {value}: it must be {reason}")
 
     def _any_of(self, node: AnyOf, value: Any, path: str) -> None:
-        if node.others and isinstance(value, node.others):
+        if _is_one_of(value, node.others):
             return
         first: TiercelError | None = None
         for item in node.items:
@@ -450,6 +451,14 @@ def _say_range(within: Range) -> str:
     bounds = str(Range(within.lo, within.hi))
     rest = f"a multiple of {within.multiple}"
     return rest if bounds == "?" else f"{bounds} and {rest}"
+
+
+def _is_one_of(value: Any, types: tuple[type, ...]) -> bool:
+    try:
+        return isinstance(value, types)
+    except TypeError:
+        # A type that cannot be asked, such as a protocol: it may be one.
+        return True
 
 
 def _count(n: int, what: str) -> str:

@@ -185,7 +185,7 @@ class _Reader:
         if not hinted:
             return None
         others = [arg if isinstance(arg, type) else get_origin(arg) for arg, node in members if node is None]
-        if not all(isinstance(other, type) for other in others):
+        if not all(isinstance(other, type) and other is not Any for other in others):
             # A member we know nothing about may take any value.
             return None
         # As type checkers have it, an int may stand for a float, and both for a complex.

@@ -50,7 +50,7 @@ EXPORTS = [
     lambda p: next(iter(p)).numpy(),
     lambda p: Tensor(p).numpy(),
     lambda p: np.array(p, copy=False),
-    lambda p: np.from_dlpack(p),
+    np.from_dlpack,
 ]
 
 
@@ -132,15 +132,15 @@ def test_every_write_moves_the_version(write, p):
 READS = [
     lambda p: p + 1,
     lambda p: p @ p.T,
-    lambda p: np.exp(p),
+    np.exp,
     lambda p: p[0],
     lambda p: p.T,
     np.asarray,
     lambda p: p.sum(),
     lambda p: np.concatenate([p, p]),
-    lambda p: repr(p),
+    repr,
     lambda p: p.astype(td.float64),
-    lambda p: list(p),
+    list,
     lambda p: np.zeros((2, 3), np.float32).__iadd__(p),
     lambda p: np.copyto(np.zeros((2, 3)), p),
     copy.deepcopy,

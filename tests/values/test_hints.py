@@ -260,7 +260,7 @@ class Options(TypedDict):
 
 def annotated(
     x: F32,
-    y: Tensor[B, None],  # noqa: F821
+    y: Tensor["B", None],  # noqa: F821, UP037
     z: Tensor(shape=[None, "T"]),
     n: Annotated[int, dim("T", 1)] = 1,
     plain: int = 0,
@@ -360,7 +360,7 @@ def test_unions():
         x: Annotated[np.ndarray, spec("B", 2)] | Annotated[np.ndarray, spec("B", 3)] | None,
         y: Union[Annotated[np.ndarray, spec("B")], float],  # noqa: UP007
         z: "Annotated[np.ndarray, spec('B')] | Any",  # noqa: UP037
-        w: Tensor[B] | None = None,  # noqa: F821
+        w: Tensor["B"] | None = None,  # noqa: F821, UP037
     ) -> None: ...
 
     checker = specs_of(f)

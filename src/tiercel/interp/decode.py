@@ -97,6 +97,7 @@ class Decoded:
         block_try: per block the innermost Try that protects it, an index into `flow.tries`, or -1.
         single_step: one instruction per block.
         strict: `CallPy` raises StrictError.
+        watch: what the machine around the interpreter keeps with it; the interpreter does not look at it.
     """
 
     def __init__(
@@ -113,6 +114,7 @@ class Decoded:
         self.function: Function = program.functions[index]
         self.environment = environment
         self.single_step = single_step
+        self.watch: Any = None
         self.strict = strict
         self.flow: Flow = analyse(self.function)
         self.layout: Layout = lay_out(program, self.function)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tiercel.bytecode.builder import Builder, FunctionBuilder, Label
 from tiercel.bytecode.constants import UNBOUND, ObjectRef
+from tiercel.bytecode.file import dumps, load, loads, save
 from tiercel.bytecode.instructions import (
     BUILD_KINDS,
     CHECKS,
@@ -26,6 +27,7 @@ from tiercel.bytecode.program import (
 )
 from tiercel.bytecode.structure import Structure, Structures, find_structures, successors
 from tiercel.bytecode.text import from_text, to_text
+from tiercel.bytecode.verify import find_defects, verify
 
 __all__ = [
     "BUILD_KINDS",
@@ -49,10 +51,16 @@ __all__ = [
     "Structure",
     "Structures",
     "Variable",
+    "dumps",
+    "find_defects",
     "find_structures",
     "from_text",
     "is_removable",
+    "load",
+    "loads",
     "may_fail",
+    "save",
     "successors",
     "to_text",
+    "verify",
 ]

@@ -18,17 +18,18 @@ Invariant: the methods of `FunctionBuilder` are the opcodes of the table, one ea
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, final
 
-from tiercel.bytecode.constants import constant_key, own_constant
+from tiercel.bytecode.constants import ConstantPool
 from tiercel.bytecode.instructions import OPCODES, Instruction, Opcode
-from tiercel.bytecode.program import PARAMETER_KINDS, Function, Parameter, Program, Span, Variable
+from tiercel.bytecode.program import PARAMETER_KINDS, Function, Parameter, Program, Span, Variable, home_locations
+from tiercel.bytecode.verify import verify as verify_program
 from tiercel.errors import BytecodeError
 from tiercel.shapes import Facts, TensorDescriptor
 
-__all__ = ["Builder", "ConstantPool", "FunctionBuilder", "Label", "home_locations", "span_of"]
+__all__ = ["Builder", "FunctionBuilder", "Label", "span_of"]
 
 
 @final
@@ -43,39 +44,6 @@ class Label:
 
     def __repr__(self) -> str:
         return f"<Label {self.name} at {self.index}>" if self.index is not None else f"<Label {self.name}, not placed>"
-
-
-@final
-class ConstantPool:
-    """The constants of a program in the making: each distinct one once, in order of first use."""
-
-    __slots__ = ("_index", "values")
-
-    def __init__(self, values: Iterable[object] = ()) -> None:
-        self.values: list[object] = []
-        self._index: dict[object, int] = {}
-        for value in values:
-            self._index.setdefault(constant_key(value), len(self.values))
-            self.values.append(value)
-
-    def operand(self, value: object) -> int:
-        """Return the operand (negative) of a constant, adding it if it is new.
-
-        Raises:
-            BytecodeError: the value cannot be a constant.
-        """
-        known = self._index.get(constant_key(value))
-        if known is not None:
-            return ~known
-        kept = own_constant(value)
-        index = len(self.values)
-        # An array is kept as a copy; the key must be that of an object that stays alive.
-        self._index[constant_key(kept)] = index
-        self.values.append(kept)
-        return ~index
-
-    def __getitem__(self, operand: int) -> Any:
-        return self.values[~operand]
 
 
 class Builder:
@@ -158,7 +126,7 @@ class Builder:
         """
         if not self.functions:
             raise BytecodeError(f"program {self.name!r} has no function; call Builder.function first")
-        return Program(
+        program = Program(
             functions=tuple(f.finish() for f in self.functions),
             constants=tuple(self.constants.values),
             tokens=tuple(self.tokens),
@@ -166,6 +134,9 @@ class Builder:
             name=self.name,
             source_hash=self.source_hash,
         )
+        if verify:
+            verify_program(program)
+        return program
 
 
 class FunctionBuilder:
@@ -361,21 +332,6 @@ class FunctionBuilder:
 
 _MISSING: Final = object()
 _ZERO_BY_DEFAULT: Final = ("spelling", "star")
-
-
-def home_locations(instructions: Sequence[Instruction], homes: Mapping[int, str]) -> list[Variable]:
-    """Return the locations of variables that live in one register each, from its first write to the end.
-
-    Args:
-        instructions: of the function.
-        homes: the variable of each such register.
-    """
-    first_write: dict[int, int] = {}
-    for index, ins in enumerate(instructions):
-        for register in ins.registers_written():
-            first_write.setdefault(register, index)
-    end = len(instructions)
-    return [Variable(n, first_write[r] + 1, end, r) for r, n in homes.items() if first_write.get(r, end) + 1 < end]
 
 
 def span_of(node: ast.AST) -> Span | None:

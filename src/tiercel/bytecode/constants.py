@@ -11,6 +11,7 @@ by name are shared by identity.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, final
 
@@ -19,7 +20,7 @@ import numpy as np
 from tiercel.dtypes import DType, is_dtype
 from tiercel.errors import BytecodeError
 
-__all__ = ["MAX_NESTING", "UNBOUND", "ObjectRef", "Unbound", "constant_key", "is_plain", "own_constant"]
+__all__ = ["MAX_NESTING", "UNBOUND", "ConstantPool", "ObjectRef", "Unbound", "constant_key", "is_plain", "own_constant"]
 
 # Tuples and slices inside one another. Python's own compiler stops at about a hundred parentheses.
 MAX_NESTING: Final = 64
@@ -151,3 +152,36 @@ def constant_key(value: object) -> object:
 def is_plain(value: object) -> bool:
     """Whether the value is a Python scalar, string, or tuple or slice of such: its truth never fails."""
     return value is None or value is Ellipsis or type(value) in (bool, int, float, complex, str, bytes, tuple, slice)
+
+
+@final
+class ConstantPool:
+    """The constants of a program in the making: each distinct one once, in order of first use."""
+
+    __slots__ = ("_index", "values")
+
+    def __init__(self, values: Iterable[object] = ()) -> None:
+        self.values: list[object] = []
+        self._index: dict[object, int] = {}
+        for value in values:
+            self._index.setdefault(constant_key(value), len(self.values))
+            self.values.append(value)
+
+    def operand(self, value: object) -> int:
+        """Return the operand (negative) of a constant, adding it if it is new.
+
+        Raises:
+            BytecodeError: the value cannot be a constant.
+        """
+        known = self._index.get(constant_key(value))
+        if known is not None:
+            return ~known
+        kept = own_constant(value)
+        index = len(self.values)
+        # An array is kept as a copy; the key must be that of an object that stays alive.
+        self._index[constant_key(kept)] = index
+        self.values.append(kept)
+        return ~index
+
+    def __getitem__(self, operand: int) -> Any:
+        return self.values[~operand]

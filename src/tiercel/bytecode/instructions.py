@@ -106,7 +106,7 @@ SCALAR_FUNCTIONS: Final = (
     "chr",
     "hash",
     # Constructs of the language, none of them a name: one part of an f-string (value, or value and format spec), the
-    # test of an `except` clause, the special methods of `with` looked up on the type, and `type(e), e, e.__traceback__`.
+    # test of an `except` clause, the special methods of `with` looked up on the type, `type(e), e, e.__traceback__`.
     "format",
     "format_str",
     "format_repr",
@@ -351,8 +351,8 @@ _TABLE: Final[tuple[Opcode, ...]] = (
         doc="Apply a tensor operator. `operator` names a row of the operator table and `spelling` which of its Python "
         "forms the program used; the interpreter executes that form, so the name is a claim for typing and compiling "
         "that holds while `via` still resolves to what it did. `keywords` names each argument ('' is positional). "
-        "`via` is the dotted path the program called it by (`np.exp`; `5:np.exp` if its root is the closure cell in register "
-        "5). `token` declares the result.",
+        "`via` is the dotted path the program called it by (`np.exp`; `5:np.exp` if its root is the closure cell in "
+        "register 5). `token` declares the result.",
     ),
     _row(
         11,

@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 from tiercel.bytecode.instructions import OPCODES, Field, Instruction, Opcode
 from tiercel.bytecode.literals import Scanner, print_literal, print_name
 from tiercel.bytecode.program import Function, Program
+from tiercel.bytecode.tokens import print_descriptor
 from tiercel.errors import BytecodeError, suggest
 
 __all__ = ["MNEMONIC_WIDTH", "Notation", "Reading", "parse_instruction", "print_instruction", "register_names"]
@@ -55,12 +56,12 @@ class Notation:
         return self.targets.get(index) or f"@{index}"
 
     @staticmethod
-    def of(program: Program, function: Function, *, tokens: Mapping[int, str] | None = None) -> Notation:
+    def of(program: Program, function: Function) -> Notation:
         """Return the notation for one function of a program."""
         return Notation(
             registers=register_names(function),
             constants=constant_texts(program),
-            tokens=tokens or {},
+            tokens=token_texts(program),
             targets={i: f"0x{pc:02X}" for i, pc in enumerate(function.pcs)},
         )
 
@@ -120,6 +121,18 @@ def constant_texts(program: Program) -> dict[int, str]:
         except BytecodeError:
             continue
         if len(text) <= _INLINE_WIDTH and text not in seen:
+            seen.add(text)
+            texts[index] = text
+    return texts
+
+
+def token_texts(program: Program) -> dict[int, str]:
+    """Return the texts of declared tokens, each at its first index only."""
+    texts: dict[int, str] = {}
+    seen: set[str] = set()
+    for index, descriptor in enumerate(program.tokens):
+        text = print_descriptor(descriptor)
+        if text not in seen:
             seen.add(text)
             texts[index] = text
     return texts

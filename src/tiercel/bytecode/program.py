@@ -9,6 +9,7 @@ whole, so a reader that takes it once sees one consistent state without a lock.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
@@ -32,6 +33,7 @@ __all__ = [
     "SignatureProfile",
     "Span",
     "Variable",
+    "home_locations",
 ]
 
 # 1-based line, 0-based UTF-8 column, end line, end column (exclusive), as in `ast`.
@@ -148,6 +150,21 @@ class Function:
     def variables_at(self, index: int) -> dict[str, int | str]:
         """Return where each source variable is while control is at an instruction."""
         return {v.name: v.where for v in self.variables if v.start <= index < v.end}
+
+
+def home_locations(instructions: Sequence[Instruction], homes: Mapping[int, str]) -> list[Variable]:
+    """Return the locations of variables that live in one register each, from its first write to the end.
+
+    Args:
+        instructions: of the function.
+        homes: the variable of each such register.
+    """
+    first_write: dict[int, int] = {}
+    for index, ins in enumerate(instructions):
+        for register in ins.registers_written():
+            first_write.setdefault(register, index)
+    end = len(instructions)
+    return [Variable(n, first_write[r] + 1, end, r) for r, n in homes.items() if first_write.get(r, end) + 1 < end]
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ class Structures:
 
 
 def successors(instructions: tuple[Instruction, ...], index: int) -> tuple[int, ...]:
-    """Return the instructions that control can pass to, exceptions apart. `len(instructions)` is falling off the end."""
+    """Return the instructions that control can pass to, exceptions apart; their number if it falls off the end."""
     ins = instructions[index]
     opcode = ins.opcode
     if opcode == "Jump":

@@ -21,16 +21,14 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any, Final
 
 import numpy as np
 
-from tiercel.bytecode.builder import ConstantPool, home_locations
-from tiercel.bytecode.constants import ObjectRef, own_array
-from tiercel.bytecode.instructions import OPCODES, Instruction
+from tiercel.bytecode.constants import ConstantPool, ObjectRef, own_array
+from tiercel.bytecode.instructions import Instruction
 from tiercel.bytecode.listing import Notation, parse_instruction, print_instruction, register_names
 from tiercel.bytecode.literals import Scanner, parse_literal, parse_string, print_literal, print_name
 from tiercel.bytecode.program import (
@@ -42,6 +40,7 @@ from tiercel.bytecode.program import (
     SignatureProfile,
     Span,
     Variable,
+    home_locations,
 )
 from tiercel.bytecode.structure import depths
 from tiercel.bytecode.tokens import make_facts, parse_descriptor, print_descriptor
@@ -67,10 +66,9 @@ def to_text(program: Program, *, data: bool = True) -> str:
         data: whether to add the data that `from_text` needs to make the identical program; without it, the listing.
     """
     lines = [f"; tiercel bytecode, text version {TEXT_VERSION}", f"program {program.name!r}"]
-    tokens = _token_texts(program)
     for index, function in enumerate(program.functions):
         lines.append("")
-        lines += _listing(program, index, function, tokens)
+        lines += _listing(program, index, function)
     if data:
         lines += ["", "; what follows is data: with it, this text assembles to the identical program"]
         lines += _data(program)
@@ -99,25 +97,17 @@ def neighbourhood(program: Program, function: Function, index: int, around: int 
 # Printing
 
 
-def _token_texts(program: Program) -> dict[int, str]:
-    texts: dict[int, str] = {}
-    seen: set[str] = set()
-    for index, descriptor in enumerate(program.tokens):
-        text = print_descriptor(descriptor)
-        if text not in seen:
-            seen.add(text)
-            texts[index] = text
-    return texts
-
-
-def _listing(program: Program, index: int, function: Function, tokens: dict[int, str]) -> Iterator[str]:
-    notation = Notation.of(program, function, tokens=tokens)
+def _listing(program: Program, index: int, function: Function) -> Iterator[str]:
+    notation = Notation.of(program, function)
     learned, entries = _learned(program, index)
     head = _header(function, notation)
     place = f"{function.filename}:{function.first_line}" if function.filename else ""
     seen = f"{entries} entries" if entries else ""
     about = ", ".join(filter(None, (place, seen)))
     yield f"{head}  ; {about}" if about else head
+    if index == 0 and program.facts is not None:
+        for line in _wrapped("    ; where", _separated(c.text for c in program.facts.constraints)):
+            yield line
     width = max(4, len(f"0x{function.pcs[-1]:02X}"))
     source = _SourceLines(function)
     indents = depths(function)
@@ -236,7 +226,8 @@ def _function_data(f: Function) -> Iterator[str]:
     yield f"  loops {f.loops}"
     for v in f.variables:
         yield f"  variable {v.name!r} {v.start} {v.end} {v.where!r}"
-    yield from _wrapped("  spans", _span_texts(f.spans))
+    if any(span is not None for span in f.spans):
+        yield from _wrapped("  spans", _span_texts(f.spans))
     if f.source is not None:
         yield "  source"
         for line in f.source.splitlines(keepends=True):
@@ -255,6 +246,17 @@ def _span_texts(spans: Sequence[Span | None]) -> Iterator[str]:
             line, col, end_line, end_col = span
             yield f"{line}:{col}-{end_col}" if line == end_line else f"{line}:{col}-{end_line}:{end_col}"
         last = span
+
+
+def _separated(texts: Iterable[str]) -> Iterator[str]:
+    """The texts, each but the last with a comma."""
+    last = None
+    for text in texts:
+        if last is not None:
+            yield f"{last},"
+        last = text
+    if last is not None:
+        yield last
 
 
 def _wrapped(prefix: str, words: Iterator[str]) -> Iterator[str]:
@@ -531,10 +533,9 @@ class _FunctionReader:
             )
             self.named = {text: register for register, text in register_names(skeleton).items()}
         instructions = self._read_instructions()
-        data = self.data
-        if data is None:
-            data = _FunctionData(spans=[None] * len(instructions))
-        elif len(data.spans) != len(instructions):
+        data = self.data or _FunctionData()
+        data.spans = data.spans or [None] * len(instructions)
+        if len(data.spans) != len(instructions):
             self.body.head.fail(f"{len(instructions)} instructions, but .function has {len(data.spans)} spans", 0)
         loops = (i.loop + 1 for i in instructions if i.opcode == "LoopStart")
         return Function(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from tiercel.codegen.abi import ARENA, frame_size, frame_words
+from tiercel.codegen.abi import ARENA, POOL, THREADS, frame_size, frame_words
 from tiercel.codegen.blob import Blob, Mapped, link, map_blob
 from tiercel.codegen.cpu.assemble import assemble
 from tiercel.codegen.cpu.emit import emit
+from tiercel.codegen.cpu.library import entries, library_text
 from tiercel.codegen.cpu.target import Target
 from tiercel.loops import check
 from tiercel.loops.form import Function
@@ -23,7 +25,18 @@ def build(function: Function, target: Target | None = None) -> Mapped:
     """Machine code for one function, through the bytes form of the blob."""
     target = target or Target.host()
     obj = assemble(emit(check(function), target), target, verify=True)
-    return map_blob(Blob.from_bytes(link(obj, [function.name, f"{function.name}.arena"]).to_bytes()))
+    blob = Blob.from_bytes(link(obj, [function.name, f"{function.name}.arena"]).to_bytes())
+    return map_blob(blob, imports(target) if blob.imports else {})
+
+
+@functools.cache
+def _library(target: Target) -> Mapped:
+    return map_blob(link(assemble(library_text(target), target, verify=True), entries()))
+
+
+def imports(target: Target) -> dict[str, int]:
+    """Addresses of the runtime library, which stays mapped."""
+    return {name: _library(target).address(name) for name in entries()}
 
 
 def call(
@@ -32,10 +45,14 @@ def call(
     buffers: Mapping[str, np.ndarray[Any, Any]],
     sizes: Mapping[str, int] | None = None,
     scalars: Mapping[str, Any] | None = None,
+    *,
+    pool: int = 0,
+    threads: int = 1,
 ) -> tuple[int, dict[str, Any]]:
     """As `loops.evaluate`, with machine code."""
     words = frame_words(function)
     frame = np.zeros(frame_size(function), np.int64)
+    frame[POOL], frame[THREADS] = pool, threads
     for name, size in (sizes or {}).items():
         frame[words[name]] = size
     for name, array in buffers.items():

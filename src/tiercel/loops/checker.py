@@ -1,7 +1,7 @@
 """Check a function of the loop form: every name bound before use and of the dtype it is used as, stores where allowed.
 
-In: a `Function`. Out: nothing, or `IllFormed` that names the statement. Constructors check single nodes; this checks what
-only the whole can show. It runs in tests after every stage that produces the loop form.
+In: a `Function`. Out: nothing, or `IllFormed` that names the statement. Constructors check single nodes; this checks
+what only the whole can show. It runs in tests after every stage that produces the loop form.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from tiercel.loops.form import (
     Let,
     Load,
     Local,
+    Multiply,
     Output,
+    Pack,
     Reduce,
     Stmt,
     Store,
@@ -38,13 +40,9 @@ class _Scope:
     """Names visible at a point: scalars with dtype and whether they may be assigned, and buffers."""
 
     def __init__(self, parent: _Scope | None = None) -> None:
-        self.scalars: dict[str, tuple[DType, bool]] = (
-            dict(parent.scalars) if parent else {}
-        )
+        self.scalars: dict[str, tuple[DType, bool]] = dict(parent.scalars) if parent else {}
         self.buffers: dict[str, Buffer] = dict(parent.buffers) if parent else {}
-        self.parallel_outer: frozenset[str] = (
-            parent.parallel_outer if parent else frozenset()
-        )
+        self.parallel_outer: frozenset[str] = parent.parallel_outer if parent else frozenset()
 
     def bind(self, name: str, dtype: DType, mutable: bool = False) -> None:
         if name in self.scalars or name in self.buffers:
@@ -84,9 +82,7 @@ def _declare(buffer: Buffer, scope: _Scope) -> None:
     ):
         _check_expression(part, scope)
     if buffer.root is not None and buffer.root not in scope.buffers:
-        raise IllFormed(
-            f"buffer {buffer.name} looks into {buffer.root}, which is not there"
-        )
+        raise IllFormed(f"buffer {buffer.name} looks into {buffer.root}, which is not there")
     scope.buffers[buffer.name] = buffer
 
 
@@ -97,16 +93,9 @@ def _check_expression(node: Expr, scope: _Scope) -> None:
             if known is None:
                 raise IllFormed(f"{part.name} is not bound in {expression_text(node)}")
             if known[0] is not part.dtype:
-                raise IllFormed(
-                    f"{part.name} is {known[0].name}, used as {part.dtype.name}"
-                )
-        elif (
-            isinstance(part, Load)
-            and scope.buffers.get(part.buffer.name) != part.buffer
-        ):
-            raise IllFormed(
-                f"buffer {part.buffer.name} is not declared as it is used in {expression_text(node)}"
-            )
+                raise IllFormed(f"{part.name} is {known[0].name}, used as {part.dtype.name}")
+        elif isinstance(part, Load) and scope.buffers.get(part.buffer.name) != part.buffer:
+            raise IllFormed(f"buffer {part.buffer.name} is not declared as it is used in {expression_text(node)}")
 
 
 def _check_block(block: Block, outer: _Scope, outputs: dict[str, DType]) -> _Scope:
@@ -126,9 +115,7 @@ def _check_statement(stmt: Stmt, scope: _Scope, outputs: dict[str, DType]) -> No
             inner = _Scope(scope)
             if stmt.axis == "parallel":
                 # a reduction into an outer scalar would race between threads
-                inner.parallel_outer = frozenset(
-                    n for n, (_, mutable) in scope.scalars.items() if mutable
-                )
+                inner.parallel_outer = frozenset(n for n, (_, mutable) in scope.scalars.items() if mutable)
             inner.bind(stmt.index, INDEX)
             _check_block(stmt.body, inner, outputs)
         case While():
@@ -147,23 +134,15 @@ def _check_statement(stmt: Stmt, scope: _Scope, outputs: dict[str, DType]) -> No
             if known is None or not known[1]:
                 raise IllFormed(f"{stmt.name} is not a mutable local")
             if known[0] is not stmt.value.dtype:
-                raise IllFormed(
-                    f"{stmt.name} is {known[0].name}, given {stmt.value.dtype.name}"
-                )
+                raise IllFormed(f"{stmt.name} is {known[0].name}, given {stmt.value.dtype.name}")
             if stmt.name in scope.parallel_outer:
-                raise IllFormed(
-                    f"{stmt.name} is written inside a parallel axis and declared outside of it"
-                )
+                raise IllFormed(f"{stmt.name} is written inside a parallel axis and declared outside of it")
         case Store():
             if scope.buffers.get(stmt.buffer.name) != stmt.buffer:
-                raise IllFormed(
-                    f"buffer {stmt.buffer.name} is not declared as it is stored to"
-                )
+                raise IllFormed(f"buffer {stmt.buffer.name} is not declared as it is stored to")
         case Allocate():
             if stmt.buffer.space != "arena":
-                raise IllFormed(
-                    f"{stmt.buffer.name} is allocated but lives in {stmt.buffer.space}"
-                )
+                raise IllFormed(f"{stmt.buffer.name} is allocated but lives in {stmt.buffer.space}")
             _declare(stmt.buffer, scope)
         case Contract():
             for buffer in (stmt.a, stmt.b):
@@ -174,10 +153,13 @@ def _check_statement(stmt: Stmt, scope: _Scope, outputs: dict[str, DType]) -> No
             inner.bind(stmt.column, INDEX)
             inner.bind(stmt.accumulator, stmt.a.dtype.accumulator)
             _check_block(stmt.epilogue, inner, outputs)
+        case Multiply() | Pack():
+            operands = (stmt.a, stmt.b, stmt.c) if isinstance(stmt, Multiply) else (stmt.b, stmt.panels)
+            for buffer in operands:
+                if scope.buffers.get(buffer.name) != buffer:
+                    raise IllFormed(f"{type(stmt).__name__.lower()}: buffer {buffer.name} is not declared")
         case Output():
             if outputs.get(stmt.name) is not stmt.value.dtype:
-                raise IllFormed(
-                    f"output {stmt.name} is not declared as {stmt.value.dtype.name}"
-                )
+                raise IllFormed(f"output {stmt.name} is not declared as {stmt.value.dtype.name}")
         case _:
             pass  # Exit: nothing to check

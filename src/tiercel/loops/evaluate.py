@@ -1,7 +1,7 @@
-"""Run the loop form directly, element by element, in NumPy scalars: the meaning of the form, against which code is tested.
+"""Run the loop form element by element in NumPy scalars: the meaning of the form, against which code is tested.
 
-In: a checked `Function`, sizes, scalars, and an array for every buffer. Out: the scalar outputs and the exit site (0 when
-the function ran to its end); result buffers are written in place. Slow on purpose: one obvious rule per node.
+In: a checked `Function`, sizes, scalars, and an array for every buffer. Out: the scalar outputs and the exit site (0
+when the function ran to its end); result buffers are written in place. Slow on purpose: one obvious rule per node.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from tiercel.loops.form import (
     Let,
     Load,
     Local,
+    Multiply,
     Output,
     Reduce,
     Select,
@@ -90,9 +91,7 @@ class _Left(Exception):
 
 
 class _Machine:
-    def __init__(
-        self, arrays: Mapping[str, np.ndarray[Any, Any]], scalars: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, arrays: Mapping[str, np.ndarray[Any, Any]], scalars: Mapping[str, Any]) -> None:
         self.arrays = dict(arrays)
         self.names: dict[str, Any] = dict(scalars)
         self.outputs: dict[str, Any] = {}
@@ -100,9 +99,7 @@ class _Machine:
     def index(self, expressions: tuple[Expr, ...]) -> tuple[int, ...]:
         at = tuple(int(self.value(e)) for e in expressions)
         if min(at, default=0) < 0:
-            raise IllFormed(
-                f"negative index {at}"
-            )  # NumPy would wrap it; the form does not
+            raise IllFormed(f"negative index {at}")  # NumPy would wrap it; the form does not
         return at
 
     def view(self, buffer: Buffer) -> np.ndarray[Any, Any]:
@@ -134,13 +131,9 @@ class _Machine:
                 operation = _UNARY.get(node.op) or getattr(np, node.op)
                 return node.dtype.numpy.type(operation(x))
             case Binary():
-                return node.dtype.numpy.type(
-                    _BINARY[node.op](self.value(node.a), self.value(node.b))
-                )
+                return node.dtype.numpy.type(_BINARY[node.op](self.value(node.a), self.value(node.b)))
             case Compare():
-                return np.bool_(
-                    _COMPARE[node.op](self.value(node.a), self.value(node.b))
-                )
+                return np.bool_(_COMPARE[node.op](self.value(node.a), self.value(node.b)))
             case Select():
                 a, b = self.value(node.a), self.value(node.b)
                 return a if self.value(node.condition) else b
@@ -186,19 +179,20 @@ class _Machine:
             case Reduce():
                 combine = _BINARY[stmt.op]
                 value = self.value(stmt.value)
-                self.names[stmt.name] = stmt.value.dtype.numpy.type(
-                    combine(self.names[stmt.name], value)
-                )
+                self.names[stmt.name] = stmt.value.dtype.numpy.type(combine(self.names[stmt.name], value))
             case Store():
                 self.view(stmt.buffer)[self.index(stmt.index)] = self.value(stmt.value)
             case Allocate():
                 if stmt.buffer.root is None:
                     shape = tuple(int(self.value(e)) for e in stmt.buffer.shape)
-                    self.arrays[stmt.buffer.name] = np.empty(
-                        shape, stmt.buffer.dtype.numpy
-                    )
+                    self.arrays[stmt.buffer.name] = np.empty(shape, stmt.buffer.dtype.numpy)
             case Contract():
                 self.contract(stmt)
+            case Multiply():
+                if stmt.packed:
+                    raise IllFormed("a packed multiply has no meaning without the code generator that packed")
+                m, n, k = (int(self.value(e)) for e in (stmt.m, stmt.n, stmt.k))
+                self.view(stmt.c)[:m, :n] = self.view(stmt.a)[:m, :k] @ self.view(stmt.b)[:k, :n]
             case Exit():
                 raise _Left(stmt.site)
             case Output():
@@ -208,9 +202,7 @@ class _Machine:
 
     def contract(self, stmt: Contract) -> None:
         accumulator = stmt.a.dtype.accumulator.numpy
-        product = self.view(stmt.a).astype(accumulator) @ self.view(stmt.b).astype(
-            accumulator
-        )
+        product = self.view(stmt.a).astype(accumulator) @ self.view(stmt.b).astype(accumulator)
         for row in range(int(self.value(stmt.m))):
             for column in range(int(self.value(stmt.n))):
                 self.names |= {
@@ -240,9 +232,7 @@ def evaluate(
     Returns:
         (exit site or 0, scalar outputs by name).
     """
-    names: dict[str, Any] = {
-        name: np.int64(size) for name, size in (sizes or {}).items()
-    }
+    names: dict[str, Any] = {name: np.int64(size) for name, size in (sizes or {}).items()}
     for scalar in function.scalars:
         names[scalar.name] = scalar.dtype.numpy.type((scalars or {})[scalar.name])
     machine = _Machine(buffers, names)

@@ -14,9 +14,9 @@ Semantics, once for all nodes:
   never trap); statements run in order. `Load` and `Store` are in bounds: bounds were checked by a guard before.
 * Buffers of one function do not overlap unless they share a `root`. A buffer with explicit strides may repeat elements
   (stride 0) only when it is read.
-* `parallel` axes promise that iterations touch disjoint elements and carry nothing but `Reduce` targets declared inside.
-  `vector` axes promise the same for a group of neighbouring iterations; a `Reduce` in a vector axis may keep one
-  partial result per lane and combine them at the end.
+* `parallel` axes promise that iterations touch disjoint elements and carry nothing but `Reduce` targets declared
+  inside. `vector` axes promise the same for a group of neighbouring iterations; a `Reduce` in a vector axis may keep
+  one partial result per lane and combine them at the end.
 
 Why not LLVM IR at once: parallel axes, memory spaces and vector width stay abstract here, so that one lowering serves
 every target, and the checker and the printer work on something a person can read.
@@ -145,9 +145,7 @@ class Buffer:
     offset: Expr | None = None
 
     def __post_init__(self) -> None:
-        _require(
-            self.space in SPACES, f"buffer {self.name}: unknown space {self.space!r}"
-        )
+        _require(self.space in SPACES, f"buffer {self.name}: unknown space {self.space!r}")
         _require(
             self.strides is None or len(self.strides) == len(self.shape),
             f"buffer {self.name}: {len(self.shape)} dimensions, {self.strides and len(self.strides)} strides",
@@ -199,11 +197,7 @@ class Unary(Expr):
     @property
     def dtype(self) -> DType:  # type: ignore[override]
         """bool for predicates, else the operand's."""
-        return (
-            BOOL
-            if self.op in ("isnan", "isinf", "isfinite", "signbit")
-            else self.x.dtype
-        )
+        return BOOL if self.op in ("isnan", "isinf", "isfinite", "signbit") else self.x.dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +269,7 @@ class Select(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Cast(Expr):
-    """C conversion of NumPy's `astype`: float to int truncates, to bool compares with zero, narrowing rounds to even."""
+    """NumPy's `astype`: float to int truncates, to bool compares with zero, narrowing rounds to even."""
 
     x: Expr
     dtype: DType
@@ -390,7 +384,7 @@ class Store(Stmt):
             f"store to {self.buffer.name}: index is not int64",
         )
         _require(
-            self.buffer.space not in ("constant",),
+            self.buffer.space != "constant",
             f"store to constant buffer {self.buffer.name}",
         )
         _require(
@@ -428,16 +422,42 @@ class Contract(Stmt):
     packed: bool = False
 
     def __post_init__(self) -> None:
-        _require(
-            self.a.rank == 2 and self.b.rank == 2, "contract: operands are not matrices"
-        )
+        _require(self.a.rank == 2 and self.b.rank == 2, "contract: operands are not matrices")
         _require(
             self.a.dtype is self.b.dtype,
             f"contract: {self.a.dtype.name} and {self.b.dtype.name}",
         )
-        _require(
-            self.a.dtype.kind == "f", f"contract does not take {self.a.dtype.name}"
-        )
+        _require(self.a.dtype.kind == "f", f"contract does not take {self.a.dtype.name}")
+
+
+@dataclass(frozen=True, slots=True)
+class Multiply(Stmt):
+    """`c = a @ b` for (m, k) `a`, (k, n) `b`, (m, n) `c`: what `Contract` becomes on targets with such a routine.
+
+    `a` may have any strides; rows of `c` are contiguous, those of `b` too unless it is `packed` (see `Contract`).
+    """
+
+    a: Buffer
+    b: Buffer
+    c: Buffer
+    m: Expr
+    n: Expr
+    k: Expr
+    packed: bool = False
+
+    def __post_init__(self) -> None:
+        _require(all(x.rank == 2 for x in (self.a, self.b, self.c)), "multiply: operands are not matrices")
+        _require(self.a.dtype is self.b.dtype is self.c.dtype, "multiply: operands of different dtypes")
+
+
+@dataclass(frozen=True, slots=True)
+class Pack(Stmt):
+    """Lay the (k, n) matrix `b` out for `Multiply` in the rank-1 buffer `panels`."""
+
+    b: Buffer
+    panels: Buffer
+    n: Expr
+    k: Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -517,16 +537,7 @@ def blocks(stmt: Stmt) -> tuple[Block, ...]:
             return (stmt.then, stmt.orelse)
         case Contract():
             return (stmt.epilogue,)
-        case (
-            Let()
-            | Local()
-            | Assign()
-            | Reduce()
-            | Store()
-            | Allocate()
-            | Exit()
-            | Output()
-        ):
+        case Let() | Local() | Assign() | Reduce() | Store() | Allocate() | Exit() | Output() | Multiply() | Pack():
             return ()
     raise IllFormed(f"unknown statement {type(stmt).__name__}")
 
@@ -544,6 +555,8 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
             return (stmt.value,)
         case Store():
             return (*stmt.index, stmt.value)
-        case Contract():
+        case Contract() | Multiply():
             return (stmt.m, stmt.n, stmt.k)
+        case Pack():
+            return (stmt.n, stmt.k)
     raise IllFormed(f"unknown statement {type(stmt).__name__}")

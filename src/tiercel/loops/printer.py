@@ -21,7 +21,9 @@ from tiercel.loops.form import (
     Let,
     Load,
     Local,
+    Multiply,
     Output,
+    Pack,
     Reduce,
     Select,
     Stmt,
@@ -52,11 +54,7 @@ def expression_text(node: Expr) -> str:
             return f"{node.dtype.name}({expression_text(node.x)})"
         case Binary() | Compare():
             a, b = expression_text(node.a), expression_text(node.b)
-            return (
-                f"({a} {_INFIX[node.op]} {b})"
-                if node.op in _INFIX
-                else f"{node.op}({a}, {b})"
-            )
+            return f"({a} {_INFIX[node.op]} {b})" if node.op in _INFIX else f"{node.op}({a}, {b})"
         case Select():
             return f"select({', '.join(map(expression_text, (node.condition, node.a, node.b)))})"
     raise IllFormed(f"unknown expression {type(node).__name__}")
@@ -78,9 +76,7 @@ def _lines(stmt: Stmt, indent: str) -> list[str]:
     inner = indent + "    "
 
     def nested(block: Block) -> list[str]:
-        return [line for s in block.body for line in _lines(s, inner)] or [
-            inner + "pass"
-        ]
+        return [line for s in block.body for line in _lines(s, inner)] or [inner + "pass"]
 
     match stmt:
         case Block():
@@ -100,25 +96,17 @@ def _lines(stmt: Stmt, indent: str) -> list[str]:
                 f"{indent}if {expression_text(stmt.condition)}:",
                 *nested(stmt.then),
             ]
-            return (
-                [*lines, f"{indent}else:", *nested(stmt.orelse)]
-                if stmt.orelse.body
-                else lines
-            )
+            return [*lines, f"{indent}else:", *nested(stmt.orelse)] if stmt.orelse.body else lines
         case Let():
             return [f"{indent}{stmt.name} = {expression_text(stmt.value)}"]
         case Local():
-            return [
-                f"{indent}var {stmt.name}: {stmt.value.dtype.name} = {expression_text(stmt.value)}"
-            ]
+            return [f"{indent}var {stmt.name}: {stmt.value.dtype.name} = {expression_text(stmt.value)}"]
         case Assign():
             return [f"{indent}{stmt.name} := {expression_text(stmt.value)}"]
         case Reduce():
             return [f"{indent}{stmt.name} {stmt.op}= {expression_text(stmt.value)}"]
         case Store():
-            target = (
-                f"{stmt.buffer.name}[{', '.join(map(expression_text, stmt.index))}]"
-            )
+            target = f"{stmt.buffer.name}[{', '.join(map(expression_text, stmt.index))}]"
             return [f"{indent}{target} = {expression_text(stmt.value)}"]
         case Allocate():
             return [f"{indent}{buffer_text(stmt.buffer)}"]
@@ -127,6 +115,12 @@ def _lines(stmt: Stmt, indent: str) -> list[str]:
             packed = " packed" if stmt.packed else ""
             head = f"{indent}contract {stmt.a.name} @ {stmt.b.name}{packed} ({sizes}) -> {stmt.accumulator}"
             return [f"{head} for {stmt.row}, {stmt.column}:", *nested(stmt.epilogue)]
+        case Multiply():
+            sizes = ", ".join(map(expression_text, (stmt.m, stmt.n, stmt.k)))
+            packed = " packed" if stmt.packed else ""
+            return [f"{indent}{stmt.c.name} = {stmt.a.name} @ {stmt.b.name}{packed} ({sizes})"]
+        case Pack():
+            return [f"{indent}{stmt.panels.name} = pack {stmt.b.name}"]
         case Exit():
             return [f"{indent}exit {stmt.site}"]
         case Output():

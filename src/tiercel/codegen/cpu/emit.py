@@ -12,8 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tiercel.codegen.abi import ARENA, frame_words
-from tiercel.codegen.cpu.expressions import Environment, Expressions, VectorAxis, index_add, index_mul
+from tiercel.codegen.abi import ARENA, POOL, THREADS, frame_words
+from tiercel.codegen.cpu.contract import expand_contracts
+from tiercel.codegen.cpu.estimate import PARALLEL_WORK, work_of
+from tiercel.codegen.cpu.expressions import Environment, Expressions, VectorAxis
+from tiercel.codegen.cpu.gemm import names as gemm_names
 from tiercel.codegen.cpu.target import Target
 from tiercel.codegen.cpu.text import REGISTER_TYPE, Value, Writer, flatten, memory_type
 from tiercel.dtypes import DType, as_dtype
@@ -33,14 +36,21 @@ from tiercel.loops.form import (
     If,
     IllFormed,
     Let,
+    Load,
     Local,
+    Multiply,
     Output,
+    Pack,
     Reduce,
     Stmt,
     Store,
+    Var,
     While,
     blocks,
+    expressions,
+    walk,
 )
+from tiercel.loops.index import index_add, index_mul, strides_of
 
 ALIGNMENT = 64  # bytes; of every arena buffer
 
@@ -51,11 +61,55 @@ def written_buffers(block: Block) -> frozenset[str]:
     """The buffers (by root) that a block stores to."""
     found: set[str] = set()
     for stmt in block.body:
-        if isinstance(stmt, Store):
-            found.add(stmt.buffer.root or stmt.buffer.name)
+        target = stmt.buffer if isinstance(stmt, Store) else stmt.c if isinstance(stmt, Multiply) else None
+        target = stmt.panels if isinstance(stmt, Pack) else target
+        if target is not None:
+            found.add(target.root or target.name)
         for inner in blocks(stmt):
             found |= written_buffers(inner)
     return frozenset(found)
+
+
+def used_names(stmts: Iterable[Stmt]) -> tuple[set[str], set[str]]:
+    """(scalar names, buffer roots) that `stmts` mention, those they bind themselves included."""
+    scalars: set[str] = set()
+    roots: set[str] = set()
+
+    def buffer(b: Buffer) -> None:
+        roots.add(b.root or b.name)
+        for part in (*b.shape, *(b.strides or ()), *(() if b.offset is None else (b.offset,))):
+            expression(part)
+
+    def expression(node: Expr) -> None:
+        for part in walk(node):
+            if isinstance(part, Var):
+                scalars.add(part.name)
+            elif isinstance(part, Load):
+                buffer(part.buffer)
+
+    for stmt in stmts:
+        for node in expressions(stmt):
+            expression(node)
+        if isinstance(stmt, (Assign, Reduce)):
+            scalars.add(stmt.name)
+        for b in _buffers_of(stmt):
+            buffer(b)
+        for inner in blocks(stmt):
+            more_scalars, more_roots = used_names(inner.body)
+            scalars |= more_scalars
+            roots |= more_roots
+    return scalars, roots
+
+
+def _buffers_of(stmt: Stmt) -> tuple[Buffer, ...]:
+    match stmt:
+        case Store() | Allocate():
+            return (stmt.buffer,)
+        case Multiply():
+            return (stmt.a, stmt.b, stmt.c)
+        case Pack():
+            return (stmt.b, stmt.panels)
+    return ()
 
 
 def assigned_names(stmts: Iterable[Stmt]) -> dict[str, str]:
@@ -92,10 +146,21 @@ class Module:
     def __init__(self) -> None:
         self.declarations: dict[str, None] = {}
         self.functions: list[str] = []
+        self._parts = 0
 
     def declare(self, text: str) -> None:
         """Note an external declaration."""
         self.declarations[text] = None
+
+    def fresh(self, hint: str) -> str:
+        """A function name not used before."""
+        self._parts += 1
+        return f"{hint}{self._parts}"
+
+    def define(self, header: str, writer: Writer) -> None:
+        """Add a function."""
+        body = "\n".join(flatten(writer.lines))
+        self.functions.append(f"{header} {{\nentry:\n{body}\n}}\n")
 
     def text(self) -> str:
         """The module."""
@@ -105,15 +170,17 @@ class Module:
 class Emitter:
     """Emits the statements of one function."""
 
-    def __init__(self, module: Module, function: Function, target: Target) -> None:
+    def __init__(self, module: Module, function: Function, target: Target, *, chunk: bool = False) -> None:
         self.module = module
         self.function = function
         self.target = target
+        self.chunk = chunk  # the body of a parallel axis: what is inside runs serially
         self.writer = Writer()
         self.environment = Environment()
         self.expressions = Expressions(self.writer, self.environment, written_buffers(function.body), module.declare)
         self.arena: Expr = Const(0, INDEX)
         self.words = frame_words(function)
+        self.entry = self.writer.placeholder()
 
     # -- functions --------------------------------------------------------------------------------------------
 
@@ -123,44 +190,36 @@ class Emitter:
         self._bind_frame()
         self.block(function.body)
         self.writer.write("ret i64 0")
-        body = "\n".join(flatten(self.writer.lines))
-        self.module.functions.append(f"define i64 @{function.name}(ptr noalias %frame) {{\nentry:\n{body}\n}}\n")
-        self._emit_arena_size()
+        self.module.define(f"define i64 @{function.name}(ptr noalias %frame)", self.writer)
+        sizing = Emitter(self.module, function, self.target)
+        sizing._bind_frame()
+        sizing.writer.write(f"ret {sizing.expressions.emit(self.arena)}")
+        self.module.define(f"define i64 @{function.name}.arena(ptr noalias %frame)", sizing.writer)
 
-    def _word(self, index: int, type_: str, hint: str, align: int) -> str:
+    def _word(self, index: int, type_: str, hint: str, align: int, base: str = "%frame") -> str:
         at = self.writer.fresh(f"{hint}.word")
-        self.writer.write(f"{at} = getelementptr i64, ptr %frame, i64 {index}")
+        self.writer.write(f"{at} = getelementptr i64, ptr {base}, i64 {index}")
         name = self.writer.fresh(hint)
         self.writer.write(f"{name} = load {type_}, ptr {at}, align {align}")
         return name
 
+    def _scalar_word(self, index: int, name: str, dtype: DType, base: str = "%frame") -> Value:
+        raw = as_dtype("uint8") if dtype is BOOL else dtype
+        value = Value(self._word(index, REGISTER_TYPE[raw.name], name, raw.itemsize, base), raw)
+        if dtype is BOOL:
+            value = self.expressions.compare("ne", value, self.expressions.constant(0, raw))
+        return value
+
     def _bind_frame(self) -> None:
-        function, names = self.function, self.environment.names
-        for size in function.sizes:
-            names[size.name] = Value(self._word(self.words[size.name], "i64", size.name, 8), INDEX)
-        for scalar in function.scalars:
-            raw = as_dtype("uint8") if scalar.dtype is BOOL else scalar.dtype
-            text = self._word(self.words[scalar.name], REGISTER_TYPE[raw.name], scalar.name, raw.itemsize)
-            value = Value(text, raw)
-            if scalar.dtype is BOOL:
-                value = self.expressions.compare("ne", value, self.expressions.constant(0, raw))
-            names[scalar.name] = value
+        function, names, pointers = self.function, self.environment.names, self.environment.pointers
+        for var in (*function.sizes, *function.scalars):
+            names[var.name] = self._scalar_word(self.words[var.name], var.name, var.dtype)
         for buffer in function.buffers:
             if buffer.root is None:
-                text = self._word(self.words[buffer.name], "ptr", buffer.name, 8)
-                self.environment.pointers[buffer.name] = Value(text, INDEX)
-        self.environment.pointers["."] = Value(self._word(ARENA, "ptr", "arena", 8), INDEX)
-
-    def _emit_arena_size(self) -> None:
-        """`NAME.arena`: bytes needed, from the sizes alone."""
-        sizing = Emitter(Module(), self.function, self.target)
-        sizing._bind_frame()
-        total = sizing.expressions.emit(self.arena)
-        sizing.writer.write(f"ret {total}")
-        body = "\n".join(flatten(sizing.writer.lines))
-        self.module.functions.append(
-            f"define i64 @{self.function.name}.arena(ptr noalias %frame) {{\nentry:\n{body}\n}}\n"
-        )
+                pointers[buffer.name] = Value(self._word(self.words[buffer.name], "ptr", buffer.name, 8), INDEX)
+        pointers["."] = Value(self._word(ARENA, "ptr", "arena", 8), INDEX)
+        pointers[".pool"] = Value(self._word(POOL, "ptr", "pool", 8), INDEX)
+        names[".threads"] = Value(self._word(THREADS, "i64", "threads", 8), INDEX)
 
     # -- statements -------------------------------------------------------------------------------------------
 
@@ -197,6 +256,10 @@ class Emitter:
                 self._if(stmt)
             case Allocate():
                 self._allocate(stmt.buffer)
+            case Multiply():
+                self._multiply(stmt)
+            case Pack():
+                self._pack(stmt)
             case Output():
                 self._output(stmt)
             case Exit():
@@ -297,15 +360,48 @@ class Emitter:
         self.writer.write(f"{at} = getelementptr i64, ptr %frame, i64 {self.words[stmt.name]}")
         self.writer.write(f"store {value}, ptr {at}, align {value.dtype.itemsize}")
 
+    def _call(self, name: str, parameters: str, arguments: str) -> None:
+        self.module.declare(f"declare void @{name}({parameters})")
+        self.writer.write(f"call void @{name}({arguments})")
+
+    def _multiply(self, stmt: Multiply) -> None:
+        expressions, zero = self.expressions, Const(0, INDEX)
+        at = {x.name: expressions.address(x, (zero, zero))[0].text for x in (stmt.a, stmt.b, stmt.c)}
+        a_row, a_column = (expressions.emit(s) for s in strides_of(stmt.a))
+        c_row = expressions.emit(strides_of(stmt.c)[0])
+        m, n, k = (expressions.emit(e) for e in (stmt.m, stmt.n, stmt.k))
+        plain, packed, _ = gemm_names(stmt.a.dtype)
+        b = f"ptr {at[stmt.b.name]}"
+        if not stmt.packed:
+            b += f", {expressions.emit(strides_of(stmt.b)[0])}"
+        parameters = f"ptr, i64, i64, ptr{'' if stmt.packed else ', i64'}, ptr, i64, i64, i64, i64, i1"
+        arguments = (
+            f"ptr {at[stmt.a.name]}, {a_row}, {a_column}, {b}, ptr {at[stmt.c.name]}, {c_row}, {m}, {n}, {k}, i1 false"
+        )
+        self._call(packed if stmt.packed else plain, parameters, arguments)
+
+    def _pack(self, stmt: Pack) -> None:
+        expressions, zero = self.expressions, Const(0, INDEX)
+        source = expressions.address(stmt.b, (zero, zero))[0]
+        target = expressions.address(stmt.panels, (zero,))[0]
+        row, column = (expressions.emit(s) for s in strides_of(stmt.b))
+        n, k = expressions.emit(stmt.n), expressions.emit(stmt.k)
+        arguments = f"ptr {source.text}, {row}, {column}, ptr {target.text}, {n}, {k}"
+        self._call(gemm_names(stmt.b.dtype)[2], "ptr, i64, i64, ptr, i64, i64", arguments)
+
     # -- structure --------------------------------------------------------------------------------------------
 
     def _for(self, stmt: For) -> None:
         if stmt.axis == "vector" and self.environment.axis is None:
             self._vector_for(stmt)
             return
+        if stmt.axis == "parallel" and self.environment.axis is None and not self.chunk:
+            self._parallel_for(stmt)
+            return
         self._loop(stmt)
 
-    def _loop(self, stmt: For) -> None:
+    def _loop(self, stmt: For, first: Value | None = None) -> None:
+        """A serial loop; with `first` the index starts there instead of at 0."""
         writer, expressions, names = self.writer, self.expressions, self.environment.names
         extent = expressions.emit(stmt.extent)
         carried = [n for n in assigned_names(stmt.body.body) if n in names]
@@ -327,6 +423,8 @@ class Emitter:
         phis = {n: Value(writer.fresh(n), v.dtype, v.lanes, writer.level) for n, v in initial.items()}
         names.update(phis)
         names[stmt.index] = index
+        if first is not None:
+            names[stmt.index] = expressions.binary("add", index, first)
         self.block(stmt.body)
         following = expressions.instruction("next", f"add {index}, 1", INDEX, 1, index)
         again = expressions.compare("lt", following, extent)
@@ -348,6 +446,77 @@ class Emitter:
                 f"{value.text} = phi {value.type} [ {initial[name].text}, %{origin} ], [ {last[name].text}, %{latch} ]"
             )
             names[name] = value
+
+    def _parallel_for(self, stmt: For) -> None:
+        """The body becomes `void NAME.part(ptr env, i64 begin, i64 end, i64 thread)`; large work goes to the pool.
+
+        `env` holds the names the body uses, and its arena: each thread works in a piece of its own.
+        """
+        writer, expressions, names = self.writer, self.expressions, self.environment.names
+        pointers = self.environment.pointers
+        scalars, roots = used_names(stmt.body.body)
+        captured = sorted(n for n in scalars | {".threads"} if n in names and n != stmt.index)
+        shared = sorted(r for r in roots if r in pointers)
+        part = self.module.fresh(f"{self.function.name}.part")
+        inner = Emitter(self.module, self.function, self.target, chunk=True)
+        inner._bind_environment(captured, shared, names)
+        begin, end = Value("%begin", INDEX), Value("%end", INDEX)
+        inner.environment.names |= {".begin": begin, ".end": end}
+        inner._loop(For(stmt.index, Binary("sub", Var(".end"), Var(".begin")), stmt.body), first=begin)
+        inner.writer.write("ret void")
+        header = f"define internal void @{part}(ptr noalias %env, i64 %begin, i64 %end, i64 %thread)"
+        self.module.define(header, inner.writer)
+
+        extent = expressions.emit(stmt.extent)
+        base = expressions.emit(self.arena)
+        arena = expressions.instruction(
+            "piece", f"getelementptr i8, ptr {pointers['.'].text}, {base}", INDEX, 1, pointers["."], base
+        )
+        each = expressions.emit(inner.arena)
+        several = Binary("max", Var(".threads"), Const(1, INDEX))
+        self.arena = index_add(self.arena, index_mul(inner.arena, several))
+        count = 2 + len(captured) + len(shared)
+        env = writer.fresh("env")
+        self.entry.append(f"  {env} = alloca [{count} x i64], align 8")
+        slots = [("ptr " + arena.text, 8), (str(each), 8)]
+        for name in captured:
+            value = expressions.to_memory(names[name])
+            slots.append((str(value), value.dtype.itemsize))
+        slots += [(f"ptr {pointers[root].text}", 8) for root in shared]
+        for i, (value_text, align) in enumerate(slots):
+            at = writer.fresh("env.word")
+            writer.write(f"{at} = getelementptr i64, ptr {env}, i64 {i}")
+            writer.write(f"store {value_text}, ptr {at}, align {align}")
+        work = expressions.emit(index_mul(stmt.extent, work_of(stmt.body, set(names))))
+        large = expressions.compare("ge", work, expressions.constant(PARALLEL_WORK, INDEX))
+        pool = pointers[".pool"]
+        there = expressions.instruction("pool.there", f"icmp ne ptr {pool.text}, null", BOOL, 1, pool)
+        both = expressions.instruction("spread", f"and {large}, {there.text}", BOOL, 1, large, there)
+        spread, serial, after = writer.label("pooled"), writer.label("serial"), writer.label("joined")
+        writer.branch(both.text, spread, serial)
+        writer.start(spread)
+        run = writer.fresh("run")
+        writer.write(f"{run} = load ptr, ptr {pool.text}, align 8")
+        writer.write(f"call void {run}(ptr {pool.text}, ptr @{part}, ptr {env}, {extent})")
+        writer.jump(after)
+        writer.start(serial)
+        writer.write(f"call void @{part}(ptr {env}, i64 0, {extent}, i64 0)")
+        writer.jump(after)
+        writer.start(after)
+
+    def _bind_environment(self, captured: list[str], shared: list[str], outer: dict[str, Value]) -> None:
+        """In the body of a parallel axis: names from the environment, the arena piece of this thread."""
+        base = self._word(0, "ptr", "arena", 8, "%env")
+        each = self._word(1, "i64", "arena.each", 8, "%env")
+        offset, mine = self.writer.fresh("offset"), self.writer.fresh("mine")
+        self.writer.write(f"{offset} = mul i64 {each}, %thread")
+        self.writer.write(f"{mine} = getelementptr i8, ptr {base}, i64 {offset}")
+        self.environment.pointers["."] = Value(mine, INDEX)
+        for i, name in enumerate(captured):
+            self.environment.names[name] = self._scalar_word(2 + i, name, outer[name].dtype, "%env")
+        for i, root in enumerate(shared):
+            word = self._word(2 + len(captured) + i, "ptr", root, 8, "%env")
+            self.environment.pointers[root] = Value(word, INDEX)
 
     def _carried_lanes(self, carried: list[str]) -> dict[str, int]:
         """Lanes of locals that a loop or branch changes: all of them in a vector axis, since any lane may differ."""
@@ -533,5 +702,5 @@ def emit(function: Function, target: Target) -> str:
         IllFormed: for a function the checker should have refused, or a node this target has no code for.
     """
     module = Module()
-    Emitter(module, function, target).run()
+    Emitter(module, expand_contracts(function, target), target).run()
     return module.text()

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tiercel.loops.form import Block, Expr, Load, Stmt, Store, Unary, blocks, expressions, walk
+from tiercel.codegen.cpu.estimate import node_weight
+from tiercel.loops.form import Block, Expr, Load, Stmt, Store, blocks, expressions, walk
 
 
 def _weight(block: Block) -> tuple[int, int]:
@@ -16,8 +17,8 @@ def _weight(block: Block) -> tuple[int, int]:
 
     def visit(node: Expr) -> None:
         nonlocal work, width
+        work += node_weight(node)
         for part in walk(node):
-            work += 10 if isinstance(part, Unary) and part.op not in _CHEAP else 1
             if isinstance(part, Load):
                 width = max(width, part.buffer.dtype.itemsize)
 
@@ -34,9 +35,6 @@ def _weight(block: Block) -> tuple[int, int]:
     for stmt in block.body:
         statement(stmt)
     return work, width
-
-
-_CHEAP = ("neg", "abs", "not", "invert", "floor", "ceil", "rint", "trunc", "sqrt", "isnan", "isinf", "isfinite")
 
 
 @dataclass(frozen=True, slots=True)

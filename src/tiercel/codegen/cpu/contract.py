@@ -1,0 +1,185 @@
+"""Expand `Contract` into blocks of a library product followed by the epilogue as ordinary vector loops.
+
+    contract a @ b (m, n, k) -> s for i, j: epilogue
+
+becomes
+
+    for block in range(row blocks * column blocks):  # parallel
+        tile = a[rows of block] @ b[columns of block]
+        for i in rows: for j in columns: s = tile[i, j]; epilogue  # vector
+
+A tile of 64 x 4 panels stays in the second-level cache, so reading it back costs little beside k >= 32 multiplications
+an element, and the epilogue exists once instead of once per register tile (machine code and compile time). When the
+epilogue only stores the sum, the product is written straight to its place. An operand `b` whose rows are not
+contiguous is packed first, into the arena, once per execution.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tiercel.codegen.cpu.gemm import panel_columns
+from tiercel.codegen.cpu.target import Target
+from tiercel.loops.form import (
+    INDEX,
+    Allocate,
+    Binary,
+    Block,
+    Buffer,
+    Const,
+    Contract,
+    Expr,
+    For,
+    Function,
+    If,
+    IllFormed,
+    Let,
+    Load,
+    Multiply,
+    Pack,
+    Stmt,
+    Store,
+    Var,
+    While,
+)
+from tiercel.loops.index import index_add, index_mul, strides_of
+
+ROW_BLOCK = 64
+"""Rows of a tile."""
+PANELS_PER_BLOCK = 4
+"""Panels of columns of a tile: 192 float32 columns with 64-byte vectors."""
+
+
+def _whole(value: int) -> Const:
+    return Const(value, INDEX)
+
+
+def _ceil_div(a: Expr, b: int) -> Expr:
+    if isinstance(a, Const):
+        return _whole(-(-int(a.value.real) // b))
+    return Binary("floordiv", index_add(a, _whole(b - 1)), _whole(b))
+
+
+def expand_contracts(function: Function, target: Target) -> Function:
+    """The function without `Contract` statements (the same object if it has none)."""
+    body = _Expander(target).block(function.body)
+    return function if body is function.body else replace(function, body=body)
+
+
+class _Expander:
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.count = 0
+
+    def block(self, block: Block) -> Block:
+        """The same block object when nothing inside changes."""
+        body = [self.statement(stmt) for stmt in block.body]
+        if all(new is old for new, old in zip(body, block.body, strict=True)):
+            return block
+        return Block(tuple(body))
+
+    def statement(self, stmt: Stmt) -> Stmt:
+        match stmt:
+            case Contract():
+                return self.contract(stmt)
+            case Block():
+                return self.block(stmt)
+            case For():
+                body = self.block(stmt.body)
+                return stmt if body is stmt.body else replace(stmt, body=body)
+            case While():
+                header, body = self.block(stmt.header), self.block(stmt.body)
+                if header is stmt.header and body is stmt.body:
+                    return stmt
+                return replace(stmt, header=header, body=body)
+            case If():
+                then, orelse = self.block(stmt.then), self.block(stmt.orelse)
+                return stmt if then is stmt.then and orelse is stmt.orelse else replace(stmt, then=then, orelse=orelse)
+        return stmt
+
+    def contract(self, stmt: Contract) -> Stmt:
+        if stmt.a.dtype.name not in ("float32", "float64"):
+            raise IllFormed(f"contract of {stmt.a.dtype.name} has no code on this target")
+        self.count += 1
+        name = f"contract{self.count}"
+        before: list[Stmt] = []
+        b, packed = stmt.b, stmt.packed
+        one = _whole(1)
+        panel = panel_columns(b.dtype, self.target)
+        if not packed and strides_of(b)[1] != one:
+            padded = index_mul(_ceil_div(stmt.n, panel), _whole(panel))
+            panels = Buffer(f"{name}.panels", b.dtype, (index_mul(padded, stmt.k),), space="arena")
+            before = [Allocate(panels), Pack(b, panels, stmt.n, stmt.k)]
+            b, packed = panels, True
+        direct = self._direct_target(stmt)
+        columns = _whole(panel * PANELS_PER_BLOCK)
+        rows = _whole(ROW_BLOCK)
+        blocks = Var(f"{name}.block")
+        across = Var(f"{name}.across")
+        row0, column0 = Var(f"{name}.row0"), Var(f"{name}.column0")
+        m, n = Var(f"{name}.m"), Var(f"{name}.n")
+        a_strides = strides_of(stmt.a)
+        a = Buffer(
+            f"{name}.a", stmt.a.dtype, (m, stmt.k), a_strides, stmt.a.space, stmt.a.root or stmt.a.name,
+            self._offset(stmt.a, index_mul(row0, a_strides[0])),
+        )  # fmt: skip
+        if packed:
+            # panel p of b begins at element p * panel * k, so column c begins at c * k for whole panels
+            b_offset = index_mul(column0, stmt.k)
+            b_strides: tuple[Expr, ...] = (_whole(panel), one)
+        else:
+            b_offset, b_strides = column0, strides_of(b)
+        b_view = Buffer(
+            f"{name}.b", b.dtype, (stmt.k, n), b_strides, b.space, b.root or b.name, self._offset(b, b_offset)
+        )
+        inside: list[Stmt] = [
+            Let(row0.name, index_mul(Binary("floordiv", blocks, across), rows)),
+            Let(column0.name, index_mul(Binary("mod", blocks, across), columns)),
+            Let(m.name, Binary("min", rows, Binary("sub", stmt.m, row0))),
+            Let(n.name, Binary("min", columns, Binary("sub", stmt.n, column0))),
+            Allocate(replace(a, space="arena")),
+            Allocate(replace(b_view, space="arena")),
+        ]
+        a, b_view = replace(a, space="arena"), replace(b_view, space="arena")
+        if direct is not None:
+            c_strides = strides_of(direct)
+            at = index_add(index_mul(row0, c_strides[0]), column0)
+            c = Buffer(
+                f"{name}.c", direct.dtype, (m, n), c_strides, "arena", direct.root or direct.name,
+                self._offset(direct, at),
+            )  # fmt: skip
+            inside += [Allocate(c), Multiply(a, b_view, c, m, n, stmt.k, packed)]
+        else:
+            c = Buffer(f"{name}.tile", stmt.a.dtype, (rows, columns), space="arena")
+            r, j = Var(f"{name}.r"), Var(f"{name}.j")
+            epilogue = (
+                Let(stmt.row, index_add(row0, r)),
+                Let(stmt.column, index_add(column0, j)),
+                Let(stmt.accumulator, Load(c, (r, j))),
+                *self.block(stmt.epilogue).body,
+            )
+            columns_loop = For(j.name, n, Block(epilogue), "vector")
+            inside += [
+                Allocate(c),
+                Multiply(a, b_view, c, m, n, stmt.k, packed),
+                For(r.name, m, Block((columns_loop,))),
+            ]
+        column_blocks = _ceil_div(stmt.n, panel * PANELS_PER_BLOCK)
+        total = index_mul(_ceil_div(stmt.m, ROW_BLOCK), column_blocks)
+        # with no columns there is no block either; across only has to be a divisor that is not zero
+        bounded = Binary("max", column_blocks, one)
+        loop = For(blocks.name, total, Block(tuple(inside)), "parallel")
+        return Block((*before, Let(across.name, bounded), loop))
+
+    @staticmethod
+    def _offset(buffer: Buffer, extra: Expr) -> Expr:
+        return extra if buffer.offset is None else index_add(buffer.offset, extra)
+
+    @staticmethod
+    def _direct_target(stmt: Contract) -> Buffer | None:
+        """The buffer the sum is stored to unchanged at [row, column], if that is all the epilogue does."""
+        if len(stmt.epilogue.body) != 1 or not isinstance(store := stmt.epilogue.body[0], Store):
+            return None
+        plain = store.value == Var(stmt.accumulator, stmt.a.dtype) and store.index == (Var(stmt.row), Var(stmt.column))
+        contiguous = store.buffer.rank == 2 and strides_of(store.buffer)[1] == _whole(1)
+        return store.buffer if plain and contiguous else None

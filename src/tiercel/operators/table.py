@@ -515,10 +515,10 @@ class Call:
 
     @property
     def operands(self) -> tuple[Any, ...]:
-        """All given operands as array or scalar types; sequences are spread."""
+        """All given operands as array or scalar types; sequences are spread, an array in place of one is not."""
         out: list[Any] = []
         for position, t in enumerate(self.types):
-            if self.operator.parameters[position].role == "operands":
+            if self.operator.parameters[position].role == "operands" and not isinstance(t, ArrayType | NpScalarType):
                 out.extend(as_array(item) for item in self.sequence(position))
             elif self.given(position):
                 out.append(self.operand(position))

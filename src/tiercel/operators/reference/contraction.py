@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tiercel.dtypes import as_dtype, result_type
 
-__all__ = ["linear"]
+__all__ = ["einsum", "linear", "trace"]
 
 
 def linear(x: Any, w: Any, b: Any = None) -> Any:
@@ -46,4 +46,20 @@ def linear(x: Any, w: Any, b: Any = None) -> Any:
     result: NDArray[Any] = np.matmul(x.astype(compute, copy=False), w.astype(compute, copy=False).T)
     if b is not None:
         result = result + b.astype(compute, copy=False)
-    return result.astype(kind.numpy, copy=False)
+    return np.ascontiguousarray(result.astype(kind.numpy, copy=False))
+
+
+def einsum(operands: Any, subscripts: str) -> Any:
+    """Return `np.einsum(subscripts, *operands)`; a single operand needs no sequence around it."""
+    several = isinstance(operands, tuple | list) and len(operands) == subscripts.count(",") + 1
+    return np.einsum(subscripts, *(operands if several else (operands,)))
+
+
+def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:
+    """Return `np.trace`, half types added in float32 and rounded once."""
+    x = np.asarray(x)
+    kind = as_dtype(x.dtype)
+    if kind.is_half and dtype is None:
+        wide = np.trace(x.astype(np.float32), offset, axis1, axis2)
+        return wide.astype(kind.numpy)
+    return np.trace(x, offset, axis1, axis2, dtype)

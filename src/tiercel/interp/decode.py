@@ -12,6 +12,7 @@ way. `table[i]` may be replaced by any callable with the same convention; that i
 from __future__ import annotations
 
 import ast
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping
@@ -197,6 +198,10 @@ class Decoded:
             return None
         # Code without an instruction of its own (the function's prologue) belongs to the next that has one.
         return next((i for i in found[1][offset // 2 :] if i >= 0), None)
+
+    def code_size_bytes(self) -> int:
+        """Return the memory that the generated code takes."""
+        return sum(sys.getsizeof(code) for code, _ in self._units.values())
 
     @cached_property
     def outlined(self) -> frozenset[int]:

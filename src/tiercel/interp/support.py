@@ -136,6 +136,10 @@ def shape_hint(x: Any, hint: str) -> None:
     env = token.matches(shape)
     if env is None:
         raise ShapeError(f"expected shape {hint}, got {list(shape)}: {token.explain_mismatch(shape)}")
+    for symbol in token.symbols:
+        within = facts.range(symbol)
+        if symbol.name in env and not within.contains(env[symbol.name]):
+            raise ShapeError(f"expected shape {hint}, got {list(shape)}: {symbol} must be in {within}")
 
 
 def dtype_hint(x: Any, hint: str) -> None:

@@ -1,0 +1,269 @@
+"""What the frontend made of each Python function, kept per code object; and which callables run as frames.
+
+In: function objects. Out: a `Captured` each (program and decoded code, or the reason why not), and `CalleeTable`, the
+interpreter's `on_callee`.
+
+A code object is captured once, however many function objects are made of it, and decoded once for each dictionary of
+globals it runs in. Entries go when the code object goes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import sysconfig
+import threading
+import weakref
+from dataclasses import dataclass, field
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, Final
+
+import tiercel
+from tiercel.bytecode.program import Program
+from tiercel.errors import CaptureError
+from tiercel.interp import Callee, Decoded, Environment, decode
+
+if TYPE_CHECKING:
+    from tiercel.frontend.python import CaptureOptions, Source
+
+__all__ = ["CalleeTable", "Captured", "capture", "cells_of"]
+
+# A pushed frame is invisible to whoever walks Python's frames, so functions that do so keep a frame of Python's.
+_FRAME_READERS: Final = frozenset(
+    {
+        *("warn", "warn_explicit", "stacklevel", "findCaller"),
+        *("_getframe", "_getframemodulename", "_current_frames", "currentframe", "settrace", "setprofile"),
+        *("stack", "extract_stack", "format_stack", "print_stack", "walk_stack", "getouterframes", "getinnerframes"),
+    }
+)
+_NOT_A_FUNCTION: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+@dataclass(slots=True)
+class Captured:
+    """What became of one code object.
+
+    Attributes:
+        code: the code object.
+        program: its bytecode; None if it runs as Python.
+        error: why it runs as Python; None if it does not.
+        reasons: what inside it runs as Python, as the frontend lists it.
+    """
+
+    code: CodeType | None
+    program: Program | None = None
+    error: CaptureError | None = None
+    reasons: tuple[Any, ...] = ()
+    _decoded: dict[tuple[int, bool], Decoded] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def decoded(self, function: FunctionType, *, strict: bool = False) -> Decoded:
+        """Return the program decoded for the globals of a function object of this code."""
+        assert self.program is not None
+        key = (id(function.__globals__), strict)
+        found = self._decoded.get(key)
+        if found is None:
+            with self._lock:
+                found = self._decoded.get(key)
+                if found is None:
+                    environment = Environment(function.__globals__, function.__module__)
+                    found = decode(self.program, environment=environment, strict=strict)
+                    # Its environment keeps the globals alive, so their id stays theirs.
+                    self._decoded[key] = found
+        return found
+
+    def all_decoded(self) -> list[Decoded]:
+        """Return every decoding there is, for counters."""
+        return list(self._decoded.values())
+
+
+_captured: dict[int, tuple[weakref.ref[CodeType], Captured]] = {}
+# Source of functions inside captured ones, by id of their code object.
+_sources: dict[int, tuple[weakref.ref[CodeType], Source]] = {}
+_lock = threading.RLock()
+
+
+def capture(function: FunctionType, options: CaptureOptions | None = None) -> Captured:
+    """Return what the frontend makes of a function; it is asked once per code object unless there are `options`.
+
+    Args:
+        function: a Python function.
+        options: for the frontend, such as declared tokens; the result is then the caller's own.
+    """
+    code = function.__code__
+    if options is not None:
+        return _capture(function, options)
+    known = _captured.get(id(code))
+    if known is not None and known[0]() is code:
+        return known[1]
+    with _lock:
+        known = _captured.get(id(code))
+        if known is not None and known[0]() is code:
+            return known[1]
+        made = _capture(function, None)
+        _remember(_captured, code, made)
+        return made
+
+
+def _remember(where: dict[int, tuple[weakref.ref[CodeType], Any]], code: CodeType, value: Any) -> None:
+    """Keep a value for a code object until that goes. By identity: equal code objects may come from different files."""
+    key = id(code)
+
+    def forget(reference: weakref.ref[CodeType]) -> None:
+        if where.get(key, (None,))[0] is reference:
+            del where[key]
+
+    where[key] = (weakref.ref(code, forget), value)
+
+
+def _capture(function: FunctionType, options: CaptureOptions | None) -> Captured:
+    from tiercel.frontend.python import capture as capture_source
+
+    code = function.__code__
+    known = _sources.get(id(code))
+    source = known[1] if known is not None and known[0]() is code else None
+    try:
+        found = capture_source(function, options=options, source=source)
+    except CaptureError as error:
+        return Captured(code, error=error.with_traceback(None))
+    for nested, nested_source in found.nested.items():
+        _remember(_sources, nested, nested_source)
+    return Captured(code, found.program, reasons=tuple(found.reasons))
+
+
+def cells_of(function: FunctionType, decoded: Decoded) -> tuple[CellType, ...]:
+    """Return the closure cells of a function object in the order in which its program takes them."""
+    free = decoded.function.free
+    if not free:
+        return ()
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    return tuple(cells[name] for name in free)
+
+
+class _Entry:
+    """What is known of one code object as a callee: its decoding for some globals, or that it is refused."""
+
+    __slots__ = ("callee", "code", "decoded", "function", "globals")
+
+    def __init__(self, code: CodeType, namespace: dict[str, Any], decoded: Decoded | None) -> None:
+        self.code = code
+        self.globals = namespace
+        self.decoded = decoded
+        # The answer about the last function object seen: module-level functions are asked about again and again.
+        self.function: FunctionType | None = None
+        self.callee: Callee | None = None
+
+
+class CalleeTable:
+    """Decides which callables run as frames: the interpreter's `on_callee`.
+
+    Captured are plain Python functions and methods of the user's own code, jitted functions without settings of their
+    own, and objects whose class defines `__call__` in Python. The standard library and installed packages run as
+    Python, except the package that the jitted function itself is in.
+
+    Args:
+        package: top-level package of the jitted function.
+        strict: whether callees must not run anything as Python.
+    """
+
+    def __init__(self, package: str, *, strict: bool = False) -> None:
+        self.package = package
+        self.strict = strict
+        self.entries: dict[int, _Entry] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, target: object) -> Callee | None:
+        cls = type(target)
+        if cls is FunctionType:
+            return self._function(target)  # type: ignore[arg-type]
+        if cls is MethodType:
+            function: Any = target.__func__  # type: ignore[attr-defined]
+            if type(function) is not FunctionType:
+                return None
+            return _bind(self._function(function), target.__self__)  # type: ignore[attr-defined]
+        if cls is BuiltinFunctionType or cls is type:
+            return None
+        function = getattr(cls, "__call__", None)  # noqa: B004 - which one it is, not whether there is one
+        # Not for metaclasses' instances: calling a class is object creation.
+        if type(function) is FunctionType and not isinstance(target, type):
+            return _bind(self._function(function), target)
+        return None
+
+    def _function(self, function: FunctionType) -> Callee | None:
+        code = function.__code__
+        entry = self.entries.get(id(code))
+        if entry is None or entry.code is not code or entry.globals is not function.__globals__:
+            entry = self._learn(function)
+        if entry.decoded is None:
+            return None
+        if entry.function is function:
+            return entry.callee
+        jitted = _state(function)
+        actual = function if jitted is None else jitted.function
+        callee = Callee(entry.decoded, cells_of(actual, entry.decoded), None, actual)
+        if not function.__code__.co_freevars:
+            entry.callee = callee
+            entry.function = function
+        return callee
+
+    def _learn(self, function: FunctionType) -> _Entry:
+        code = function.__code__
+        made = _Entry(code, function.__globals__, self._decode(function))
+        with self._lock:
+            self.entries[id(code)] = made
+        return made
+
+    def _decode(self, function: FunctionType) -> Decoded | None:
+        jitted = _state(function)
+        if jitted is not None:
+            return jitted.decoded_as_callee(strict=self.strict)  # type: ignore[no-any-return]
+        if not self.is_capturable(function):
+            return None
+        captured = capture(function)
+        return None if captured.program is None else captured.decoded(function, strict=self.strict)
+
+    def is_capturable(self, function: FunctionType) -> bool:
+        """Whether a plain function is the user's and may run as a frame."""
+        code = function.__code__
+        if code.co_flags & _NOT_A_FUNCTION or not _FRAME_READERS.isdisjoint(code.co_names):
+            return False
+        module = function.__module__ or ""
+        if module.partition(".")[0] == self.package or module.startswith("tiercel.nn"):
+            return True
+        return not _is_installed(code.co_filename)
+
+
+def _state(function: FunctionType) -> Any:
+    # `functools.wraps` copies attributes, so having one is not enough.
+    state = function.__dict__.get("__tiercel__")
+    return state if state is not None and state.public is function else None
+
+
+def _bind(callee: Callee | None, owner: Any) -> Callee | None:
+    if callee is None:
+        return None
+    return Callee(callee.decoded, callee.cells, owner, callee.function, True)
+
+
+def _installed_paths() -> tuple[str, ...]:
+    found = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    found |= {os.path.join(p, "") for p in sys.path if p.endswith(("site-packages", "dist-packages"))}
+    paths = {os.path.join(os.path.realpath(p), "") for p in found if p} | {os.path.join(p, "") for p in found if p}
+    return (*sorted(paths), os.path.dirname(os.path.abspath(tiercel.__file__)) + os.sep, "<")
+
+
+_INSTALLED: tuple[str, ...] = ()
+_FILES: dict[str, bool] = {}
+
+
+def _is_installed(filename: str) -> bool:
+    """Whether a file belongs to the standard library, an installed package or this one, or is no file at all."""
+    global _INSTALLED
+    found = _FILES.get(filename)
+    if found is None:
+        _INSTALLED = _INSTALLED or _installed_paths()
+        # Notebook cells and interactive input have names like files without being any; they are the user's.
+        found = filename.startswith(_INSTALLED) and not filename.startswith(("<ipython", "<stdin", "<doctest"))
+        _FILES[filename] = found
+    return found

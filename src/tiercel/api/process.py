@@ -1,0 +1,77 @@
+"""What concerns the whole process: counters of all jitted functions, memory, the end.
+
+In: nothing. Out: numbers, and the switches `freeze`, `release_memory`, `shutdown`. Jitted functions are known here
+weakly.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tiercel.api.function import JitFunction
+
+__all__ = ["freeze", "is_frozen", "memory_stats", "metrics", "register", "release_memory", "shutdown"]
+
+_functions: weakref.WeakSet[JitFunction] = weakref.WeakSet()
+_frozen = False
+
+
+def register(state: JitFunction) -> None:
+    """Count a jitted function in `metrics` as long as it lives."""
+    _functions.add(state)
+
+
+def freeze() -> None:
+    """From here on start no worker, tune nothing, write no cache: for the steady state of a service."""
+    global _frozen
+    _frozen = True
+
+
+def is_frozen() -> bool:
+    """Whether `freeze` was called."""
+    return _frozen
+
+
+def metrics() -> dict[str, int]:
+    """Return counters summed over all jitted functions that live, as plain numbers for a monitoring system."""
+    total: dict[str, int] = {"functions": 0}
+    for state in list(_functions):
+        total["functions"] += 1
+        for name, value in state.stats().items():
+            if isinstance(value, int):
+                total[name] = total.get(name, 0) + value
+    return total
+
+
+def memory_stats() -> dict[str, int]:
+    """Return bytes held by the machine: decoded programs, in all and by what they are."""
+    seen: set[int] = set()
+    blocks = tables = constants = 0
+    for state in list(_functions):
+        for decoded in state.decodings():
+            if id(decoded) in seen:
+                continue
+            seen.add(id(decoded))
+            tables += sys.getsizeof(decoded.table) + sys.getsizeof(decoded.tail)
+            blocks += decoded.code_size_bytes()
+            constants += sum(getattr(c, "nbytes", 0) for c in decoded.program.constants)
+    return {
+        "total_bytes": blocks + tables + constants,
+        "code_bytes": blocks,
+        "table_bytes": tables,
+        "constant_bytes": constants,
+    }
+
+
+def release_memory() -> None:
+    """Give back what the machine holds for speed only. Nothing is lost; the next calls may take longer."""
+    gc.collect()
+
+
+def shutdown() -> None:
+    """Stop everything that runs in the background. Jitted functions go on working, interpreted."""
+    freeze()

@@ -1,0 +1,194 @@
+"""The plain Python function that stands in for a jitted one.
+
+In: the user's function and what to do on a call. Out: a function with the user's exact signature, name, defaults and
+metadata, so that CPython itself binds arguments and words the TypeErrors, and `inspect`, `functools`, `pickle`,
+descriptors and type checkers see an ordinary function. A generated function costs a fraction of a `__call__` method.
+
+::
+
+    def f(x, *args, k):
+        try:
+            decoded = .enter()
+            if decoded is None: return .function(x, *args, k=k)
+            return .run(decoded, (x, args, k))
+        except BaseException as .error:
+            .leave(.error)
+            raise
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from types import CellType, CodeType, FunctionType
+from typing import Any, Final
+
+from tiercel.bytecode.program import Function, Parameter
+from tiercel.interp.bind import parameter_list
+from tiercel.interp.tracebacks import INTERNAL_FILENAME
+
+__all__ = ["clone", "make_function_of", "make_wrapper", "parameters_of"]
+
+_KINDS: Final[Mapping[inspect._ParameterKind, str]] = {
+    inspect.Parameter.POSITIONAL_ONLY: "positional_only",
+    inspect.Parameter.POSITIONAL_OR_KEYWORD: "positional_or_keyword",
+    inspect.Parameter.VAR_POSITIONAL: "var_positional",
+    inspect.Parameter.KEYWORD_ONLY: "keyword_only",
+    inspect.Parameter.VAR_KEYWORD: "var_keyword",
+}
+
+
+def parameters_of(code: CodeType) -> tuple[Parameter, ...]:
+    """Return the parameters of a code object, in the order of `inspect.signature`."""
+    names = iter(code.co_varnames)
+    plain = [next(names) for _ in range(code.co_argcount)]
+    keyword_only = [next(names) for _ in range(code.co_kwonlyargcount)]
+    found = [
+        Parameter(n, "positional_only" if i < code.co_posonlyargcount else "positional_or_keyword")
+        for i, n in enumerate(plain)
+    ]
+    if code.co_flags & inspect.CO_VARARGS:
+        found.append(Parameter(next(names), "var_positional"))
+    found += [Parameter(n, "keyword_only") for n in keyword_only]
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        found.append(Parameter(next(names), "var_keyword"))
+    return tuple(found)
+
+
+def make_wrapper(
+    function: Callable[..., Any],
+    *,
+    enter: Callable[[], Any],
+    run: Callable[[Any, tuple[Any, ...]], Any],
+    leave: Callable[[BaseException], None],
+) -> FunctionType:
+    """Return the function that users call in place of `function`.
+
+    Args:
+        function: a Python function, or any callable (then the wrapper takes `*args, **kwargs`).
+        enter: asked at each call what to run; None runs `function` as Python.
+        run: runs it, given the tuple of parameters in the order of the signature.
+        leave: told the exception that leaves the function; may not raise.
+    """
+    if isinstance(function, FunctionType):
+        parameters = parameters_of(function.__code__)
+    else:
+        parameters = (Parameter("args", "var_positional"), Parameter("kwargs", "var_keyword"))
+    name = getattr(function, "__name__", type(function).__name__)
+    qualname = getattr(function, "__qualname__", name)
+    code = _wrapper_code(name, qualname, parameters)
+    values = {
+        ".enter": enter,
+        ".run": run,
+        ".function": function,
+        ".leave": leave,
+        ".BaseException": BaseException,
+    }
+    closure = tuple(CellType(values[n]) for n in code.co_freevars)
+    namespace = getattr(function, "__globals__", {"__builtins__": {}})
+    wrapper = FunctionType(code, namespace, name, getattr(function, "__defaults__", None), closure)
+    wrapper.__kwdefaults__ = getattr(function, "__kwdefaults__", None)
+    functools.update_wrapper(wrapper, function)
+    try:
+        wrapper.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+    except (ValueError, TypeError):
+        pass  # a C function without one
+    return wrapper
+
+
+def make_function_of(
+    function: Function,
+    defaults: tuple[Any, ...] | None,
+    kwdefaults: Mapping[str, Any] | None,
+    *,
+    run: Callable[[tuple[Any, ...]], Any],
+    leave: Callable[[BaseException], None],
+) -> FunctionType:
+    """Return a function with the signature of a program's function, for programs without a Python function.
+
+    Args:
+        function: of the program.
+        defaults, kwdefaults: as `__defaults__` and `__kwdefaults__`.
+        run: runs it, given the tuple of parameters.
+        leave: told the exception that leaves the function; may not raise.
+    """
+    code = _wrapper_code(function.name, function.qualname or function.name, function.parameters)
+    values = {
+        ".enter": lambda: True,
+        ".run": lambda _, arguments: run(arguments),
+        ".function": None,
+        ".leave": leave,
+        ".BaseException": BaseException,
+    }
+    closure = tuple(CellType(values[n]) for n in code.co_freevars)
+    made = FunctionType(code, {"__name__": "__tiercel__", "__builtins__": {}}, function.name, defaults, closure)
+    made.__kwdefaults__ = dict(kwdefaults) if kwdefaults else None
+    return made
+
+
+def clone(function: FunctionType) -> FunctionType:
+    """Return a copy of a function, for kinds that a wrapper would change: generators and coroutines."""
+    made = FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    made.__kwdefaults__ = function.__kwdefaults__
+    functools.update_wrapper(made, function)
+    return made
+
+
+@functools.lru_cache(maxsize=512)
+def _wrapper_code(name: str, qualname: str, parameters: tuple[Parameter, ...]) -> CodeType:
+    tree = ast.parse(
+        "def factory(enter, run, function, leave, BaseException):\n"
+        "    def wrapper():\n"
+        "        try:\n"
+        "            decoded = enter()\n"
+        "            if decoded is None:\n"
+        "                return function()\n"
+        "            return run(decoded, ())\n"
+        "        except BaseException as error:\n"
+        "            leave(error)\n"
+        "            raise\n"
+    )
+    # Names of ours begin with a dot, so no parameter can have them.
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            node.id = f".{node.id}"
+        elif isinstance(node, ast.arg):
+            node.arg = f".{node.arg}"
+        elif isinstance(node, ast.ExceptHandler):
+            node.name = f".{node.name}"
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id == "function":
+                node.args, node.keywords = _forwarded(parameters)
+            elif node.func.id == "run":
+                node.args[1] = ast.Tuple([ast.Name(p.name, ast.Load()) for p in parameters], ast.Load())
+    factory = tree.body[0]
+    assert isinstance(factory, ast.FunctionDef)
+    wrapper = factory.body[0]
+    assert isinstance(wrapper, ast.FunctionDef)
+    wrapper.args = parameter_list(parameters)
+    ast.fix_missing_locations(tree)
+    module = compile(tree, INTERNAL_FILENAME, "exec", dont_inherit=True)
+    outer = next(c for c in module.co_consts if isinstance(c, CodeType))
+    code = next(c for c in outer.co_consts if isinstance(c, CodeType))
+    return code.replace(co_name=name, co_qualname=qualname)
+
+
+def _forwarded(parameters: tuple[Parameter, ...]) -> tuple[list[ast.expr], list[ast.keyword]]:
+    """Return `x, *args` and `k=k, **kwargs`."""
+    positional: list[ast.expr] = []
+    named: list[ast.keyword] = []
+    for p in parameters:
+        value = ast.Name(p.name, ast.Load())
+        if p.kind == "var_positional":
+            positional.append(ast.Starred(value, ast.Load()))
+        elif p.kind == "keyword_only":
+            named.append(ast.keyword(p.name, value))
+        elif p.kind == "var_keyword":
+            named.append(ast.keyword(None, value))
+        else:
+            positional.append(value)
+    return positional, named

@@ -50,6 +50,9 @@ def argmax(x: Any, axis: Any = ..., keepdims: bool = ...) -> Any:
 def argmin(x: Any, axis: Any = ..., keepdims: bool = ...) -> Any:
     """index of the first smallest element, of the first NaN if there is one."""
 
+def array_split(x: Any, sections: Any, axis: Any = ...) -> Any:
+    """as split, but the first parts may be one longer than the others."""
+
 def astype(x: Any, dtype: Any, copy: bool = ...) -> Any:
     """x converted to a dtype, rounding to nearest even; out-of-range floats to integers as C does."""
 
@@ -68,6 +71,9 @@ def bitwise_or(x: Any, y: Any) -> Any:
 def bitwise_xor(x: Any, y: Any) -> Any:
     """x ^ y."""
 
+def broadcast_to(x: Any, shape: Any) -> Any:
+    """a read-only view in a larger shape, repeated with stride 0."""
+
 def cbrt(x: Any) -> Any:
     """cube root."""
 
@@ -76,6 +82,12 @@ def ceil(x: Any) -> Any:
 
 def clip(x: Any, min: Any = ..., max: Any = ...) -> Any:
     """minimum(maximum(x, min), max); a bound that is None does not bind."""
+
+def column_stack(arrays: Sequence[Any]) -> Any:
+    """the arrays beside each other, vectors as columns."""
+
+def concat(arrays: Sequence[Any], axis: Any = ..., dtype: Any = ...) -> Any:
+    """the arrays one after the other along an existing axis; flattened first for axis None."""
 
 def conj(x: Any) -> Any:
     """complex conjugate; the method returns a real array itself."""
@@ -101,11 +113,26 @@ def cumsum(x: Any, axis: Any = ..., dtype: Any = ...) -> Any:
 def degrees(x: Any) -> Any:
     """radians to degrees."""
 
+def diag(x: Any, k: Any = ...) -> Any:
+    """a square with the vector on a diagonal, or a view of the diagonal of a matrix."""
+
+def diagonal(x: Any, offset: Any = ..., axis1: Any = ..., axis2: Any = ...) -> Any:
+    """a read-only view of a diagonal of two axes, which becomes the last axis."""
+
 def divide(x: Any, y: Any) -> Any:
     """x / y, integers as float64."""
 
 def divmod(x: Any, y: Any) -> Any:
     """(floor_divide(x, y), remainder(x, y))."""
+
+def dot(x: Any, y: Any) -> Any:
+    """sum over the last axis of x and the second to last of y; a scalar multiplies."""
+
+def dstack(arrays: Sequence[Any]) -> Any:
+    """the arrays behind each other, along axis 2."""
+
+def einsum(operands: Sequence[Any], subscripts: Any) -> Any:
+    """sum of products by Einstein's convention; a view if nothing is multiplied or summed."""
 
 def elu(x: Any, alpha: Any = ...) -> Any:
     """x where x > 0, else alpha * (exp(x) - 1)."""
@@ -125,11 +152,26 @@ def exp(x: Any) -> Any:
 def exp2(x: Any) -> Any:
     """2 to the power x."""
 
+def expand_dims(x: Any, axis: Any) -> Any:
+    """with new axes of size 1 at the given positions of the result."""
+
 def expm1(x: Any) -> Any:
     """exp(x) - 1, accurate near 0."""
 
 def fabs(x: Any) -> Any:
     """|x| as a floating number."""
+
+def flatten(x: Any, order: Any = ...) -> Any:
+    """a copy of all elements in one dimension."""
+
+def flip(x: Any, axis: Any = ...) -> Any:
+    """backwards along all axes, or those named."""
+
+def fliplr(x: Any) -> Any:
+    """backwards along the second axis."""
+
+def flipud(x: Any) -> Any:
+    """backwards along the first axis."""
 
 def float_power(x: Any, y: Any) -> Any:
     """x to the power y in float64 or complex128."""
@@ -164,11 +206,17 @@ def greater(x: Any, y: Any) -> Any:
 def greater_equal(x: Any, y: Any) -> Any:
     """x >= y."""
 
+def hstack(arrays: Sequence[Any], dtype: Any = ...) -> Any:
+    """the arrays beside each other: along axis 1, vectors along axis 0."""
+
 def hypot(x: Any, y: Any) -> Any:
     """sqrt(x**2 + y**2) without overflow."""
 
 def imag(x: Any) -> Any:
     """imaginary part: a view of a complex array, read-only zeros for a real one."""
+
+def inner(x: Any, y: Any) -> Any:
+    """sum over the last axes of both; a scalar multiplies."""
 
 def invert(x: Any) -> Any:
     """~x; logical not of bools."""
@@ -199,6 +247,9 @@ def less(x: Any, y: Any) -> Any:
 
 def less_equal(x: Any, y: Any) -> Any:
     """x <= y."""
+
+def linear(x: Any, w: Any, b: Any = ...) -> Any:
+    """x @ w.T + b; half types are summed in float32 and rounded once."""
 
 def log(x: Any) -> Any:
     """natural logarithm."""
@@ -236,6 +287,12 @@ def logical_xor(x: Any, y: Any) -> Any:
 def logsumexp(x: Any, axis: Any = ..., keepdims: bool = ...) -> Any:
     """log(sum(exp(x))) without overflow."""
 
+def matmul(x: Any, y: Any) -> Any:
+    """matrix product over the last two axes, leading axes broadcast; of bfloat16 in float32, NumPy's only loop."""
+
+def matrix_transpose(x: Any) -> Any:
+    """with the last two axes exchanged."""
+
 def max(x: Any, axis: Any = ..., keepdims: bool = ...) -> Any:
     """largest element; NaN if any is NaN."""
 
@@ -250,6 +307,9 @@ def min(x: Any, axis: Any = ..., keepdims: bool = ...) -> Any:
 
 def minimum(x: Any, y: Any) -> Any:
     """the smaller; NaN if either is NaN."""
+
+def moveaxis(x: Any, source: Any, destination: Any) -> Any:
+    """with some axes moved to new positions, the others in their order."""
 
 def multiply(x: Any, y: Any) -> Any:
     """x * y; logical and of bools."""
@@ -266,6 +326,12 @@ def norm(x: Any, axis: Any = ..., ord: Any = ..., keepdims: bool = ...) -> Any:
 def not_equal(x: Any, y: Any) -> Any:
     """x != y."""
 
+def outer(x: Any, y: Any) -> Any:
+    """every element of x times every element of y."""
+
+def pad(x: Any, pad_width: Any, mode: Any = ..., constant_values: Any = ...) -> Any:
+    """with elements put before and after along each axis: a constant, the edge, or the array's own elements."""
+
 def positive(x: Any) -> Any:
     """a copy of x; not defined for bools."""
 
@@ -281,6 +347,9 @@ def ptp(x: Any, axis: Any = ..., keepdims: bool = ...) -> Any:
 def radians(x: Any) -> Any:
     """degrees to radians."""
 
+def ravel(x: Any, order: Any = ...) -> Any:
+    """all elements in one dimension, without a copy where memory allows."""
+
 def real(x: Any) -> Any:
     """real part: a view of a complex array, a real array itself."""
 
@@ -293,6 +362,12 @@ def relu(x: Any) -> Any:
 def remainder(x: Any, y: Any) -> Any:
     """x - floor(x / y) * y, with the sign of y."""
 
+def repeat(x: Any, repeats: Any, axis: Any = ...) -> Any:
+    """each element repeated, along an axis or in one dimension."""
+
+def reshape(x: Any, shape: Any, order: Any = ...) -> Any:
+    """the same elements in another shape; a size of -1 is worked out from the others."""
+
 def right_shift(x: Any, y: Any) -> Any:
     """x >> y; the sign beyond the width."""
 
@@ -301,6 +376,9 @@ def rint(x: Any) -> Any:
 
 def rms_norm(x: Any, weight: Any = ..., axis: Any = ..., eps: Any = ...) -> Any:
     """x / sqrt(mean(x * x) + eps) * weight over axis."""
+
+def roll(x: Any, shift: Any, axis: Any = ...) -> Any:
+    """shifted along axes, what leaves at the end coming back at the start."""
 
 def round(x: Any, decimals: Any = ...) -> Any:
     """nearest multiple of 10**-decimals, ties to even, as NumPy computes it: rint(x * 10**decimals) / 10**decimals."""
@@ -332,11 +410,20 @@ def softmax(x: Any, axis: Any = ...) -> Any:
 def softplus(x: Any) -> Any:
     """log(1 + exp(x))."""
 
+def split(x: Any, sections: Any, axis: Any = ...) -> Any:
+    """views of equal parts along an axis, or of the parts between given indices."""
+
 def sqrt(x: Any) -> Any:
     """square root."""
 
 def square(x: Any) -> Any:
     """x * x."""
+
+def squeeze(x: Any, axis: Any = ...) -> Any:
+    """without axes of size 1: all, or those named; the array itself if there are none."""
+
+def stack(arrays: Sequence[Any], axis: Any = ..., dtype: Any = ...) -> Any:
+    """the arrays one after the other along a new axis."""
 
 def std(x: Any, axis: Any = ..., dtype: Any = ..., ddof: Any = ..., keepdims: bool = ...) -> Any:
     """square root of var."""
@@ -347,17 +434,47 @@ def subtract(x: Any, y: Any) -> Any:
 def sum(x: Any, axis: Any = ..., dtype: Any = ..., keepdims: bool = ...) -> Any:
     """sum; bools and small integers add up as int64 or uint64, half types in float32."""
 
+def swapaxes(x: Any, axis1: Any, axis2: Any) -> Any:
+    """with two axes exchanged."""
+
 def tan(x: Any) -> Any:
     """tangent."""
 
 def tanh(x: Any) -> Any:
     """hyperbolic tangent."""
 
+def tensordot(x: Any, y: Any, axes: Any = ...) -> Any:
+    """sum over pairs of axes, the last and the first ones by default."""
+
+def tile(x: Any, reps: Any) -> Any:
+    """the whole array repeated along each axis."""
+
+def trace(x: Any, offset: Any = ..., axis1: Any = ..., axis2: Any = ..., dtype: Any = ...) -> Any:
+    """sum of a diagonal of two axes."""
+
+def transpose(x: Any, axes: Any = ...) -> Any:
+    """with the axes in the given order, reversed by default."""
+
+def tril(x: Any, k: Any = ...) -> Any:
+    """zero above the k-th diagonal of the last two axes."""
+
+def triu(x: Any, k: Any = ...) -> Any:
+    """zero below the k-th diagonal of the last two axes."""
+
 def trunc(x: Any) -> Any:
     """integer part."""
 
+def unstack(x: Any, axis: Any = ...) -> Any:
+    """views of each position along an axis."""
+
 def var(x: Any, axis: Any = ..., dtype: Any = ..., ddof: Any = ..., keepdims: bool = ...) -> Any:
     """mean of |x - mean(x)|**2, the divisor less ddof."""
+
+def vdot(x: Any, y: Any) -> Any:
+    """sum of the products of all elements, those of x conjugated."""
+
+def vstack(arrays: Sequence[Any], dtype: Any = ...) -> Any:
+    """the arrays below each other, vectors as rows."""
 
 def where(condition: Any, x: Any, y: Any) -> Any:
     """x where the condition is not zero, else y."""

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from tiercel.bytecode.constants import ConstantPool
 from tiercel.bytecode.instructions import OPCODES, Instruction, Opcode
+from tiercel.bytecode.passes import drop_unused_constants, run_passes
 from tiercel.bytecode.program import PARAMETER_KINDS, Function, Parameter, Program, Span, Variable, home_locations
 from tiercel.bytecode.verify import verify as verify_program
 from tiercel.errors import BytecodeError
@@ -126,14 +127,21 @@ class Builder:
         """
         if not self.functions:
             raise BytecodeError(f"program {self.name!r} has no function; call Builder.function first")
+        functions = [f.finish() for f in self.functions]
+        # A pool of the build's own: building twice gives the same program.
+        constants = ConstantPool(self.constants.values)
+        if passes:
+            functions = [run_passes(f, constants) for f in functions]
         program = Program(
-            functions=tuple(f.finish() for f in self.functions),
-            constants=tuple(self.constants.values),
+            functions=tuple(functions),
+            constants=tuple(constants.values),
             tokens=tuple(self.tokens),
             facts=self.facts,
             name=self.name,
             source_hash=self.source_hash,
         )
+        if passes:
+            program = drop_unused_constants(program)
         if verify:
             verify_program(program)
         return program

@@ -3,13 +3,14 @@
 Plain data. In: made by the `Builder`, by `loads` or by `from_text`. Out: read by everybody downstream.
 
 Invariant: a `Function` never changes. A `Program` changes in one attribute only, `profile`, which is replaced as a
-whole, so a reader that takes it once sees one consistent state without a lock.
+whole, so a reader that takes it once sees one consistent state without a lock. While a machine watches the program,
+reading `profile` asks the machine (`learn_from`), so that learning costs the running program nothing.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
@@ -206,6 +207,21 @@ class Profile:
     functions: dict[int, FunctionProfile] = field(default_factory=dict)
 
 
+class _ProfileField:
+    """The attribute `profile`: what was assigned last, or what the source of `learn_from` answers."""
+
+    def __get__(self, program: Program | None, owner: type) -> Profile | None:
+        if program is None:
+            return None  # the dataclass asks for the default
+        state = program.__dict__
+        source: Callable[[], Profile | None] | None = state.get("_source")
+        return state["_profile"] if source is None else source()
+
+    def __set__(self, program: Program, profile: Profile | None) -> None:
+        program.__dict__["_source"] = None
+        program.__dict__["_profile"] = profile
+
+
 @dataclass(eq=False)
 class Program:
     """A program. `str(program)` is its listing; `to_text(program)` adds what `from_text` needs.
@@ -226,7 +242,15 @@ class Program:
     facts: Facts | None = None
     name: str = ""
     source_hash: str = ""
-    profile: Profile | None = None
+    profile: Profile | None = _ProfileField()  # type: ignore[assignment]  # a descriptor of this type
+
+    def learn_from(self, source: Callable[[], Profile | None]) -> None:
+        """Let reading `profile` call `source`, until a profile is assigned.
+
+        Args:
+            source: returns a profile that is not changed afterwards. It should not keep the program alive.
+        """
+        self.__dict__["_source"] = source
 
     @property
     def entry(self) -> Function:

@@ -54,7 +54,9 @@ def build(tree: Tree) -> DimLike:
 
 integers = st.integers(-6, 12).map(lambda n: ("int", n))
 symbols = st.sampled_from(sorted(SYMBOLS)).map(lambda name: ("symbol", name))
-sizes = st.one_of(st.sampled_from(["B", "T", "u"]).map(lambda n: ("symbol", n)), st.sampled_from([0, 1, 5]).map(lambda n: ("int", n)))
+sizes = st.one_of(
+    st.sampled_from(["B", "T", "u"]).map(lambda n: ("symbol", n)), st.sampled_from([0, 1, 5]).map(lambda n: ("int", n))
+)
 broadcasts = st.tuples(st.just("bcast"), sizes, sizes)
 
 
@@ -62,17 +64,26 @@ def trees(max_leaves: int = 8, broadcast: bool = True) -> st.SearchStrategy[Tree
     leaves = st.one_of(symbols, symbols, integers, *([broadcasts] if broadcast else []))
     return st.recursive(
         leaves,
-        lambda inner: st.tuples(st.sampled_from(["+", "-", "*", "*", "//", "//", "%", "%", "min", "max"]), inner, inner),
+        lambda inner: st.tuples(
+            st.sampled_from(["+", "-", "*", "*", "//", "//", "%", "%", "min", "max"]), inner, inner
+        ),
         max_leaves=max_leaves,
     )
 
 
 # Small sizes, 0 and 1 often, and often only two of them, so that broadcasts are legal.
 environments = st.one_of(
-    st.fixed_dictionaries({"B": st.integers(0, 9), "T": st.integers(0, 9), "u": st.integers(0, 40), "k": st.integers(-9, 9)}),
+    st.fixed_dictionaries(
+        {"B": st.integers(0, 9), "T": st.integers(0, 9), "u": st.integers(0, 40), "k": st.integers(-9, 9)}
+    ),
     st.sampled_from([0, 2, 5, 7]).flatmap(
         lambda n: st.fixed_dictionaries(
-            {"B": st.sampled_from([1, n]), "T": st.sampled_from([1, n]), "u": st.sampled_from([1, n]), "k": st.integers(-9, 9)}
+            {
+                "B": st.sampled_from([1, n]),
+                "T": st.sampled_from([1, n]),
+                "u": st.sampled_from([1, n]),
+                "k": st.integers(-9, 9),
+            }
         )
     ),
 )

@@ -227,7 +227,18 @@ def test_rules(text: str, normal: str) -> None:
 
 def test_what_must_not_be_simplified_stays() -> None:
     """Symbols may be 0 or 1 (and int registers negative); two symbols are never the same size."""
-    for text in ["max(T, 1)", "min(T, B)", "bcast(T, B)", "max(T, 0)", "1//T", "B//T", "(B + T)//T - 2", "T - B", "T % 2", "min(2*T, T)"]:
+    for text in [
+        "max(T, 1)",
+        "min(T, B)",
+        "bcast(T, B)",
+        "max(T, 0)",
+        "1//T",
+        "B//T",
+        "(B + T)//T - 2",
+        "T - B",
+        "T % 2",
+        "min(2*T, T)",
+    ]:
         assert isinstance(parse_dim(text), Dim), text
     assert B != T
     assert B != 1

@@ -82,7 +82,13 @@ PIECES = ["a", "b", "min(", "max(", "bcast(", "(", ")", ",", "//", "%", "*", "+"
 PARSERS = [parse_dim, parse_range, parse_token, parse_descriptor, Constraint.parse]
 
 
-@given(st.one_of(st.text(ALPHABET, max_size=40), st.lists(st.sampled_from(PIECES), max_size=30).map("".join), st.text(max_size=20)))
+@given(
+    st.one_of(
+        st.text(ALPHABET, max_size=40),
+        st.lists(st.sampled_from(PIECES), max_size=30).map("".join),
+        st.text(max_size=20),
+    )
+)
 @example("[" * 1000)
 @example("-" * 5000 + "a")
 def test_any_text_is_read_or_refused(text: str) -> None:
@@ -110,7 +116,9 @@ HOSTILE = {
     "many remainders": "+".join(f"(a*{i}+b) % (c+{i})*(d+e)" for i in range(500)),
     "minus signs": "-" * 30000 + "a",
     "huge": "a" * 1_000_000,
-    "absorption": "min(" + ",".join(f"max({','.join(f's{i * j % 97}' for j in range(1, 20))})" for i in range(1, 30)) + ")",
+    "absorption": "min("
+    + ",".join(f"max({','.join(f's{i * j % 97}' for j in range(1, 20))})" for i in range(1, 30))
+    + ")",
 }
 
 

@@ -104,7 +104,10 @@ def test_forms_of_the_design() -> None:
     assert [str(parse_range(text)) for text in texts] == texts
 
 
-@pytest.mark.parametrize("text", ["", "..", "5..3", "1..7 % 8", "1..2..3", "?..3", "16..64 %", "1 % 0", "x..3", "1..x", "..-1", "inf..", "3..-inf"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "..", "5..3", "1..7 % 8", "1..2..3", "?..3", "16..64 %", "1 % 0", "x..3", "1..x", "..-1", "inf..", "3..-inf"],
+)
 def test_bad_text_is_refused_with_a_position(text: str) -> None:
     if text == "..":
         assert parse_range(text) == Range(0, None)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import gcd
-from typing import cast
+from typing import TypeVar, cast
 
 from tiercel.errors import ShapeError
 from tiercel.shapes import polynomial
@@ -29,10 +29,14 @@ from tiercel.shapes.ranges import ANY, NATURAL, Range
 _MEMO_ENTRIES = 4096
 _MAX_BOUNDS_COMBINED = 32  # bounds tried on one expression, and
 _COMBINATION_DEPTH = 2  # how many of them at a time
+_PROPAGATION_ROUNDS = 4  # enough for chains as they occur; each round is sound on its own
 _MAX_CORE_SEARCH = 64  # facts among which the ones that contradict are looked for
 
 _ZERO = Range.single(0)
 _POSITIVE = Range(1, None)
+
+
+_V = TypeVar("_V")
 
 
 class _Contradiction(Exception):
@@ -47,6 +51,7 @@ class Facts:
         "_log",
         "_names",
         "_next_fresh",
+        "_plain_memo",
         "_ranges",
         "_ranges_memo",
         "_simple_memo",
@@ -62,6 +67,7 @@ class Facts:
         self._log: tuple[Constraint, ...] = ()
         self._names: set[str] = set()
         self._next_fresh = 0
+        self._plain_memo: dict[Dim, Range] = {}
         self._ranges_memo: dict[Dim, Range] = {}
         self._simple_memo: dict[Dim, DimLike] = {}
         for constraint in constraints:
@@ -91,6 +97,7 @@ class Facts:
         self._values, self._ranges, self._bounds = dict(self._values), dict(self._ranges), dict(self._bounds)
         try:
             self._apply(constraint)
+            self._propagate()
             self._check()
         except _Contradiction:
             self._values, self._ranges, self._bounds, self._unequal = saved
@@ -141,6 +148,7 @@ class Facts:
         self._log = source._log
         self._names = set(source._names)
         self._next_fresh = source._next_fresh
+        self._plain_memo = dict(source._plain_memo)
         self._ranges_memo = dict(source._ranges_memo)
         self._simple_memo = dict(source._simple_memo)
 
@@ -159,9 +167,7 @@ class Facts:
         if found is None:
             resolved = self._resolve(x)
             found = self._combined(resolved, _COMBINATION_DEPTH)
-            if len(self._ranges_memo) >= _MEMO_ENTRIES:
-                self._ranges_memo.clear()
-            self._ranges_memo[x] = found
+            _remember(self._ranges_memo, x, found)
         return found
 
     def divisor(self, x: DimLike) -> int:
@@ -186,8 +192,7 @@ class Facts:
         if not values.contains(0):
             return False
         for unequal in self._unequal:
-            other = self.simplify(unequal)
-            if other in (difference, -difference):
+            if self._resolve(unequal) in (difference, -difference):
                 return False
         return None
 
@@ -232,9 +237,7 @@ class Facts:
         found = self._simple_memo.get(x)
         if found is None:
             found = self._simplified(self._resolve(x))
-            if len(self._simple_memo) >= _MEMO_ENTRIES:
-                self._simple_memo.clear()
-            self._simple_memo[x] = found
+            _remember(self._simple_memo, x, found)
         return found
 
     # --- drawing conclusions ------------------------------------------------------------------------------------------
@@ -296,16 +299,7 @@ class Facts:
         solved = _solve_linear(within, factor, constant)
         if solved is None:
             raise _Contradiction
-        if isinstance(primitive, Symbol):
-            old = self._ranges.get(primitive, default_range(primitive))
-        else:
-            old = self._structural(primitive)
-            known = self._bounds.get(primitive)
-            if known is not None:
-                both = old.intersect(known)
-                if both is None:
-                    raise _Contradiction
-                old = both
+        old = self._plain(primitive)
         new = old.intersect(solved)
         if new is None:
             raise _Contradiction
@@ -347,10 +341,24 @@ class Facts:
             elif within.multiple > 1:
                 self._narrow(numerator, Range(None, None, gcd(k, within.multiple), within.remainder))
 
+    def _propagate(self) -> None:
+        """Narrow the symbols of bounds by the rest of the bound: `T <= N` and `N <= 100` give `T <= 100`."""
+        for _ in range(_PROPAGATION_ROUNDS):
+            before = dict(self._ranges)
+            for primitive, within in list(self._bounds.items()):
+                if not isinstance(primitive, Sum) or primitive not in self._bounds:
+                    continue
+                for monomial, coefficient in primitive.terms:
+                    if len(monomial) == 1 and isinstance(monomial[0], Symbol) and monomial[0] not in self._values:
+                        rest = self._plain(self._resolve(primitive - coefficient * monomial[0]))
+                        self._narrow(coefficient * monomial[0], within - rest)
+            if self._ranges == before:
+                return
+
     def _check(self) -> None:
         """Raise _Contradiction if what is known cannot be true."""
-        for primitive, within in list(self._bounds.items()):
-            others = self._combined(primitive, _COMBINATION_DEPTH, without=primitive)
+        for primitive, within in self._bounds.items():
+            others = self._combined(primitive, _COMBINATION_DEPTH, without=primitive, strict=True)
             if others.intersect(within) is None:
                 raise _Contradiction
         for unequal in self._unequal:
@@ -373,6 +381,7 @@ class Facts:
         return f"constraint `{new}` contradicts {named}"
 
     def _forget_memo(self) -> None:
+        self._plain_memo.clear()
         self._ranges_memo.clear()
         self._simple_memo.clear()
 
@@ -408,17 +417,31 @@ class Facts:
 
     # --- ranges -------------------------------------------------------------------------------------------------------
 
-    def _structural(self, x: DimLike) -> Range:
-        """The range of x by its form, from the ranges of its parts."""
-        if isinstance(x, Symbol):
-            return self._ranges.get(x, default_range(x))
-        if isinstance(x, Node):
-            return node_range(x, self.range)
-        return sum_range(x, self.range) if isinstance(x, Dim) else Range.single(x)
+    def _plain(self, x: DimLike) -> Range:
+        """The range of x by its form, from the ranges of its symbols and the bounds of its nodes.
 
-    def _combined(self, x: DimLike, depth: int, without: Dim | None = None) -> Range:
-        """The range of x by its form and by bounds: where p is in r, x is in `(x - c*p) + c*r`."""
-        out = self._structural(x)
+        Bounds that join x with other things are not looked at, so this ends: it only ever asks for parts of x.
+        """
+        if isinstance(x, Symbol):
+            return self._ranges.get(x) or default_range(x)
+        if not isinstance(x, Dim):
+            return Range.single(x)
+        found = self._plain_memo.get(x)
+        if found is None:
+            found = node_range(x, self._plain) if isinstance(x, Node) else sum_range(x, self._plain)
+            bound = self._bounds.get(x)
+            if bound is not None:
+                found = found.intersect(bound) or found
+            _remember(self._plain_memo, x, found)
+        return found
+
+    def _combined(self, x: DimLike, depth: int, without: Dim | None = None, strict: bool = False) -> Range:
+        """The range of x by its form and by bounds: where p is in r, x is in `(x - c*p) + c*r`.
+
+        Two ways that leave no value in common are a contradiction between facts. Where strict it is raised; elsewhere
+        one of them is the answer, for any answer is right then.
+        """
+        out = self._plain(x)
         if depth == 0 or not self._bounds or not isinstance(x, Dim):
             return out
         terms = terms_of(x)
@@ -440,9 +463,11 @@ class Facts:
                     left = from_terms(polynomial.add(terms, terms_of(primitive), -factor))
                 except DimLimitError:
                     continue
-                scaled = within * Range.single(factor)
-                other = self._combined(left, depth - 1, primitive) + scaled
-                out = out.intersect(other) or out  # nothing in common: the facts contradict each other
+                other = self._combined(left, depth - 1, primitive, strict) + within * Range.single(factor)
+                both = out.intersect(other)
+                if both is None and strict:
+                    raise _Contradiction
+                out = both or out
         return out
 
     # --- simplification -----------------------------------------------------------------------------------------------
@@ -504,6 +529,12 @@ class Facts:
         numerator, denominator = node.args
         if self.less_equal(0, numerator) and self.less_equal(numerator + 1, denominator):
             return 0 if node.op == "//" else numerator  # 0 <= a < b: a // b -> 0, a % b -> a
+        if node.op == "//" and isinstance(denominator, int):
+            base, constant = split_constant(numerator)
+            known = self.range(base)
+            if constant and known.multiple % denominator == 0:
+                # (y + c)//k -> y//k + (r + c)//k where y % k is known to be r
+                return floordiv(base, denominator) + (known.remainder % denominator + constant) // denominator
         if node.op == "//" and isinstance(numerator, Node) and numerator.op == "//":
             if self.less_equal(1, denominator):
                 return floordiv(numerator.args[0], numerator.args[1] * denominator)  # (x//a)//b -> x//(a*b), b > 0
@@ -532,11 +563,18 @@ class Facts:
         return node if len(kept) == len(node.args) else apply_node("bcast", kept)
 
 
+def _remember(memo: dict[Dim, _V], x: Dim, value: _V) -> None:
+    if len(memo) >= _MEMO_ENTRIES:
+        memo.clear()
+    memo[x] = value
+
+
 def _contradicts(constraints: list[Constraint], new: Constraint) -> bool:
     facts = Facts()
     try:
         for constraint in (*constraints, new):
             facts._apply(constraint)
+            facts._propagate()
         facts._check()
     except _Contradiction:
         return True

@@ -25,7 +25,7 @@ def program(body: str, head: str = "def f(%x, %n, %c):") -> Program:
 
 
 def run(one: passes.Pass, p: Program) -> tuple[Function, ConstantPool]:
-    """Run one pass on a program's entry, with a span of its own at each instruction, and check what every pass keeps."""
+    """Run one pass on a program's entry, each instruction with a span of its own; check what every pass keeps."""
     old = p.entry
     spans = tuple((100 + i, i, 100 + i, i + 1) for i in range(len(old.instructions)))
     old = Function(**{**vars(old), "spans": spans})
@@ -177,7 +177,7 @@ class TestJumps:
         assert new.instructions[0].then == 6 and new.instructions[1].target == 6
 
     def test_branch_on_a_constant(self) -> None:
-        new, pool = run(thread_jumps, program("BranchIf if 0 goto a else b\na: Return return %x\nb: Return return %n"))
+        new, _ = run(thread_jumps, program("BranchIf if 0 goto a else b\na: Return return %x\nb: Return return %n"))
         assert new.instructions[0].opcode == "Jump" and new.instructions[0].target == 2
 
     def test_branch_on_an_array_stays(self) -> None:

@@ -6,7 +6,7 @@ In: a function. Out: `Structures`, or a defect for every place where the instruc
   the range `[handler, end)` that its Try names; these ranges lie within one another or apart, never across;
 - a handler lies behind its EndTry, at the nesting level of its Try, and is not empty;
 - a structure is entered at its head only: a loop or protected range by running into its first instruction, a handler
-  by an exception;
+  by an exception (an EndTry that is never reached may stand before one);
 - only LoopEnd jumps backward.
 
 Leaving is free: a jump may leave any number of structures.
@@ -237,6 +237,7 @@ class _Scan:
 def _check_edges(function: Function, found: Structures, fail: Report) -> None:
     instructions = function.instructions
     size = len(instructions)
+    reached: set[int] = set()
     loop_ends = {s.head: s.end for s in found.all if s.kind == "loop"}
     for index, ins in enumerate(instructions):
         if ins.opcode == "LoopStart":
@@ -258,5 +259,21 @@ def _check_edges(function: Function, found: Structures, fail: Report) -> None:
                 s = found.all[into]
                 if s.kind != "handler" and index == s.head:
                     continue
-                how = "runs" if to == index + 1 and ins.opcode not in ("Jump", "BranchIf") else "jumps"
+                runs = to == index + 1 and ins.opcode not in ("Jump", "BranchIf")
+                reached = reached or _reached(instructions)
+                if runs and index not in reached:
+                    # The end of a range whose inside never gets there: `try: return x`.
+                    continue
+                how = "runs" if runs else "jumps"
                 fail(index, f"{ins.opcode} {how} into the {s.kind} of instruction {s.head} from outside")
+
+
+def _reached(instructions: tuple[Instruction, ...]) -> set[int]:
+    """The instructions that control can reach from the first one. Only LoopEnd goes back, so one walk suffices."""
+    reached = {0}
+    for index, ins in enumerate(instructions):
+        if index in reached:
+            reached.update(successors(instructions, index))
+            if ins.opcode == "Try":
+                reached.add(ins.handler)
+    return reached

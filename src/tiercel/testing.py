@@ -93,7 +93,8 @@ class Observation:
         inputs: the arguments, as they were afterwards.
         before: the same objects as they were before, for tracing results back to arguments.
         random_state: of NumPy's and Python's global generators, afterwards.
-        traceback: file, line, columns and function name per frame of the user's, outermost first.
+        traceback: file, line and function name per frame of the user's, outermost first.
+        carets: per frame of `traceback` the position that is marked: line, end line, columns.
     """
 
     inputs: Arguments
@@ -103,6 +104,7 @@ class Observation:
     output: str = ""
     random_state: Any = None
     traceback: list[tuple[str, int | None, str]] = field(default_factory=list)
+    carets: list[tuple[int | None, ...]] = field(default_factory=list)
 
 
 def check(
@@ -239,7 +241,7 @@ def observe(function: Callable[..., Any], given: Arguments, *, mode: str = "defa
                 seen.result = function(*given.args, **given.kwargs)
             except BaseException as error:  # noqa: BLE001 - whatever it is, it is compared
                 seen.exception = error
-                seen.traceback = _traceback(error)
+                _read_traceback(error, seen)
     finally:
         seen.random_state = (random.getstate(), np.random.get_state())  # noqa: NPY002
         random.setstate(python_state)
@@ -253,28 +255,30 @@ def observe(function: Callable[..., Any], given: Arguments, *, mode: str = "defa
     return seen
 
 
-def _traceback(error: BaseException) -> list[tuple[str, int | None, str]]:
-    entries: list[tuple[str, int | None, str]] = []
+def _read_traceback(error: BaseException, seen: Observation) -> None:
     # The first entry is `observe` itself.
     entry = error.__traceback__.tb_next if error.__traceback__ else None
     while entry is not None:
         code = entry.tb_frame.f_code
         if not code.co_filename.startswith(_PACKAGE):
-            entries.append((code.co_filename, entry.tb_lineno, code.co_name))
+            seen.traceback.append((code.co_filename, entry.tb_lineno, code.co_name))
+            seen.carets.append(next(itertools.islice(code.co_positions(), entry.tb_lasti // 2, None)))
         entry = entry.tb_next
-    return entries
 
 
 # ---- comparing -------------------------------------------------------------------------------------------------------
 
 
-def differences(expected: Observation, actual: Observation, *, tracebacks: bool = True) -> list[str]:
+def differences(
+    expected: Observation, actual: Observation, *, tracebacks: bool = True, carets: bool = False
+) -> list[str]:
     """Return what a caller could tell apart, one line each; an empty list if nothing.
 
     Args:
         expected: of the undecorated function.
         actual: of the other one.
         tracebacks: whether the frames of an exception count.
+        carets: whether the columns that a traceback marks count.
     """
     out: list[str] = []
     if type(expected.exception) is not type(actual.exception):
@@ -283,6 +287,8 @@ def differences(expected: Observation, actual: Observation, *, tracebacks: bool 
         out += _compare_exceptions(expected.exception, actual.exception, "exception")
         if tracebacks and expected.traceback != actual.traceback:
             out.append(f"traceback: expected {expected.traceback}, got {actual.traceback}")
+        elif carets and expected.carets != actual.carets:
+            out.append(f"carets: expected {expected.carets}, got {actual.carets}")
     comparison = _Comparison(out)
     if expected.exception is None and actual.exception is None:
         comparison.compare(expected.result, actual.result, "result")

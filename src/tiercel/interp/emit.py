@@ -755,6 +755,13 @@ def _call_py(e: BlockEmitter, index: int, ins: Instruction) -> None:
         line = const(None if span is None else span[0])
         refusal = call(name(".strict"), const(ins.reason), const(e.function.filename), line)
         e.statement(index, ast.Raise(refusal, None))
+    before: list[ast.stmt] = []
+    after: list[ast.stmt] = []
+    if isinstance(callee, ast.Attribute):
+        # CPython would compile a method call, and give the call the position of the attribute: another instruction.
+        before = [e.place(index, ast.Assign([ast.Name(".f", _STORE)], callee))]
+        after = [ast.Assign([ast.Name(".f", _STORE)], const(None))]
+        callee = name(".f")
     made = e.place(index, _python_call(callee, arguments, keywords))
     kept = ast.Expr(made) if e.is_dead(index, ins.dst) else ast.Assign([slot(ins.dst, _STORE)], made)
     position = e.layout.python_calls[index]
@@ -764,8 +771,10 @@ def _call_py(e: BlockEmitter, index: int, ins: Instruction) -> None:
 
     e.statement(
         index,
+        *before,
         ast.Assign([ast.Name(".t", _STORE)], call(name(".clock"))),
         kept,
+        *after,
         add(0, const(1)),
         add(1, ast.BinOp(call(name(".clock")), _BINARY["-"], name(".t"))),
     )

@@ -77,7 +77,7 @@ class Flow:
         ]
 
     def held(self, index: int) -> int:
-        """Return the exception registers of the handlers around an instruction that are temporaries."""
+        """Return the temporaries that stay alive around an instruction: exceptions of handlers, iterators of loops."""
         return self._held[index]
 
     def leaves_handler(self, source: int, target: int) -> bool:
@@ -203,8 +203,14 @@ def _find_lives(instructions: tuple[Instruction, ...], flow: Flow) -> None:
     for index, ins in enumerate(instructions):
         if ins.opcode == "Try":
             writes[index] = 0  # written on the way to the handler, not here
-    # Inside a handler its exception stays in its register, so that control can enter there (see `run`).
+    # Inside a handler its exception stays in its register, so that control can enter there (see `run`); inside a loop
+    # its iterator does, so that a generator is closed when the loop is left, as when Python pops it, and not before.
     held = flow._held = [0] * count
+    for loop in flow.loops:
+        iterator = instructions[loop.start].iterator
+        if iterator is not None and iterator >= 0:
+            for index in range(loop.start + 1, loop.stop + 1):
+                held[index] |= 1 << iterator & flow.temporaries
     for row in flow.tries:
         for index in range(row.handler, row.end):
             held[index] |= 1 << row.exception & flow.temporaries

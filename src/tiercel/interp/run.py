@@ -93,7 +93,11 @@ def run(
     if start is None and hooks.on_entry is not None:
         hooks.on_entry(decoded, frame)
     began = perf_counter_ns()
-    _execute(decoded, frame, block, hooks, None, entering)
+    try:
+        _execute(decoded, frame, block, hooks, None, entering)
+    except BaseException as error:
+        error.__traceback__ = trim(error.__traceback__, error)
+        raise
     decoded.counts[_TIME] += perf_counter_ns() - began
     return frame[layout.value]
 

@@ -223,6 +223,8 @@ def _opaque_reason(resolved: Resolution) -> str | None:
     """Why a callee that is known now cannot be captured; None if it may be."""
     value = resolved.value
     if isinstance(value, type):
+        if issubclass(value, BaseException):
+            return None  # on its way to be raised; nothing to be gained by saying so
         return f"{resolved.path} is a class" if getattr(value, "__tiercel_cell__", None) is None else None
     if isinstance(value, _COMPILED_CALLABLES):
         return f"{resolved.path} is compiled code and no operator of the table"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests.shapes.expressions import SYMBOLS, Tree, Undefined, build, environments, plain, trees
+from tests.shapes.expressions import SYMBOLS, Undefined, build, environments, plain, trees
 from tiercel.errors import ShapeError
 from tiercel.shapes import NO_FACTS, Constraint, DimLike, DimLimitError, Facts, Range, Symbol, evaluate, parse_dim
 
@@ -89,7 +89,7 @@ def test_false_constraints_are_refused_or_not_known_to_be_false(data: st.DataObj
         assert facts.implies(constraint)
         if constraint.within is None:
             opposite = {"==": "!=", "!=": "==", "<=": ">", "<": ">=", ">=": "<", ">": "<="}[constraint.relations[0]]
-            with pytest.raises(ShapeError, match="contradicts|never true"):
+            with pytest.raises(ShapeError, match=r"contradicts|never true"):
                 facts.constrain(Constraint(constraint.operands, (opposite,)))
     except ZeroDivisionError:
         assume(False)

@@ -25,9 +25,9 @@ def test_text_round_trip_gives_the_same_object(tree: Tree) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "B*T + 2*T - 1", "T//2", "T % 8", "min(T, 512)", "max(a, b)", "bcast(a, b)", "-T", "-2*B*T + T", "-(T//2)", "-(T % 2)", "B - T % 2",
-        "B - T//2", "2*(T//2)", "(T % 8)*(T//8)", "(B*T)//(N + 1)", "(-5)//T", "(B//T) % 7", "T//(B % 3)", "$n + @u0", "?0 + ?1",
-        "a.b.c", "128", "-3", "min(b, max(a, 0))",
+        "B*T + 2*T - 1", "T//2", "T % 8", "min(T, 512)", "max(a, b)", "bcast(a, b)", "-T", "-2*B*T + T", "-(T//2)",
+        "-(T % 2)", "B - T % 2", "B - T//2", "2*(T//2)", "(T % 8)*(T//8)", "(B*T)//(N + 1)", "(-5)//T", "(B//T) % 7",
+        "T//(B % 3)", "$n + @u0", "?0 + ?1", "a.b.c", "128", "-3", "min(b, max(a, 0))",
     ],
 )  # fmt: skip
 def test_texts_in_normal_form_come_back_as_they_are(text: str) -> None:
@@ -77,8 +77,10 @@ def test_bad_text_is_refused_with_its_position(text: str, position: int, reason:
 
 
 ALPHABET = "ab?$@019()[]{},;: .+-*/%=<>!\t\nminxcastwhre"
-PIECES = ["a", "b", "min(", "max(", "bcast(", "(", ")", ",", "//", "%", "*", "+", "-", "..", "?", "?0", "$n", "@u", "[", "]", ":", ";",
-          "==", "<=", "0", "1", "7", "9223372036854775807", " ", "where", "float32", "{C}", "...", "dim0"]  # fmt: skip
+PIECES = [
+    "a", "b", "min(", "max(", "bcast(", "(", ")", ",", "//", "%", "*", "+", "-", "..", "?", "?0", "$n", "@u", "[", "]",
+    ":", ";", "==", "<=", "0", "1", "7", "9223372036854775807", " ", "where", "float32", "{C}", "...", "dim0",
+]  # fmt: skip
 PARSERS = [parse_dim, parse_range, parse_token, parse_descriptor, Constraint.parse]
 
 
@@ -95,8 +97,8 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     for parse in PARSERS:
         try:
             result = parse(text)
-        except ShapeError as error:
-            assert str(error)
+        except ShapeError:
+            continue
         else:
             assert result is not None
             if parse is parse_dim and isinstance(result, Dim):

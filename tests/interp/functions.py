@@ -1,3 +1,4 @@
+# ruff: noqa: B012, B030, B028, BLE001, PLE0643, PLE0704, RUF059, FURB171, F821, F841, SIM, RET, TRY, UP, C4, E711, E741, PIE, PERF, PLR
 """Functions whose control flow, exceptions and frames the interpreter must run as CPython does.
 
 Each is captured and run on the interpreter beside the original. `events` records side effects in order.
@@ -43,7 +44,7 @@ def return_in_finally(x):
         return 1 // x
     finally:
         if x == 0:
-            return "swallowed"  # noqa: B012
+            return "swallowed"
 
 
 def nested_handlers(x, events):
@@ -190,7 +191,7 @@ def handler_name_is_deleted(x):
     error = 5
     try:
         1 // x
-    except ZeroDivisionError as error:  # noqa: F841
+    except ZeroDivisionError as error:
         pass
     return error
 
@@ -290,7 +291,7 @@ def unbound_in_loop(n):
 
 
 def global_missing(x):
-    return x + no_such_name  # noqa: F821
+    return x + no_such_name
 
 
 def attribute_missing(x):

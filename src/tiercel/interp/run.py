@@ -23,7 +23,7 @@ from tiercel.interp.flow import TryRange
 from tiercel.interp.hooks import NO_HOOKS, Callee, Hooks
 from tiercel.interp.layout import CALL, LEAVE, RETURN, CounterLayout
 from tiercel.interp.support import unbound_free, unbound_local
-from tiercel.interp.tracebacks import hide, is_ours, trim
+from tiercel.interp.tracebacks import block_of, hide, is_ours, trim
 
 __all__ = ["run"]
 
@@ -241,14 +241,17 @@ def _execute(
 
 
 def _clean(error: BaseException, decoded: Decoded, frame: list[Any], place: int) -> None:
-    """Cut our frames from a traceback; if no other is there, give it the entry of the instruction at `place`."""
+    """Cut our frames from a traceback; if the exception arose in the dispatcher, add the entry of the user's frame.
+
+    It arises there when a call does not bind, at the recursion limit, and when a signal strikes between two blocks; the
+    signal's handler, if it is written in Python, then was called by the dispatcher.
+    """
     traceback = error.__traceback__
     while traceback is not None and is_ours(traceback.tb_frame):
         traceback = traceback.tb_next
-    if traceback is None:
+    error.__traceback__ = trim(traceback, error)
+    if traceback is None or (traceback.tb_frame.f_back is sys._getframe(1) and block_of(traceback.tb_frame) is None):
         _add_entry(error, decoded, frame, place)
-    else:
-        error.__traceback__ = trim(traceback, error)
 
 
 def _add_entry(error: BaseException, decoded: Decoded, frame: list[Any], place: int) -> None:

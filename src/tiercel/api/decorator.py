@@ -12,22 +12,29 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from tiercel import config
 from tiercel.api.function import JitFunction, Specs, is_jitted, state_of
 
 if TYPE_CHECKING:
+    from tiercel.api.jitted import Jitted
     from tiercel.config import Level, Policy
 
 __all__ = ["compile", "jit", "wait"]
 
-_F = TypeVar("_F", bound=Callable[..., Any])
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+# What holds a function and stays what it is.
+_Holder = TypeVar(
+    "_Holder",
+    bound="classmethod[Any, Any, Any] | staticmethod[Any, Any] | property | functools.cached_property[Any]",
+)
 
 
 @overload
-def jit(
-    function: _F,
+def jit(  # type: ignore[overload-overlap]  # holders can be called, and stay holders
+    function: _Holder,
     /,
     *,
     level: Level | None = None,
@@ -35,7 +42,20 @@ def jit(
     strict: bool | frozenset[str] | None = None,
     specs: Specs | None = None,
     deterministic: bool | None = None,
-) -> _F: ...
+) -> _Holder: ...
+
+
+@overload
+def jit(
+    function: Callable[_P, _R],
+    /,
+    *,
+    level: Level | None = None,
+    policy: Policy | None = None,
+    strict: bool | frozenset[str] | None = None,
+    specs: Specs | None = None,
+    deterministic: bool | None = None,
+) -> Jitted[_P, _R]: ...
 
 
 @overload
@@ -48,7 +68,7 @@ def jit(
     strict: bool | frozenset[str] | None = None,
     specs: Specs | None = None,
     deterministic: bool | None = None,
-) -> Callable[[_F], _F]: ...
+) -> Callable[[Callable[_P, _R]], Jitted[_P, _R]]: ...
 
 
 def jit(

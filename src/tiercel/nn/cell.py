@@ -14,7 +14,7 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -74,9 +74,14 @@ class Cell:
             pass
         cls.__call__ = __call__  # type: ignore[assignment,method-assign]
 
-    def construct(self, *args: Any, **keywords: Any) -> Any:
-        """What calling the cell does; every subclass that is called defines it."""
-        raise NotImplementedError(f"{type(self).__name__} defines no construct(); a Cell is called through it")
+    if TYPE_CHECKING:
+        # A method or a jitted method, of any parameters: subclasses do not keep to one signature.
+        construct: Any
+    else:
+
+        def construct(self, *args: Any, **keywords: Any) -> Any:
+            """What calling the cell does; every subclass that is called defines it."""
+            raise NotImplementedError(f"{type(self).__name__} defines no construct(); a Cell is called through it")
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         """Call `construct`."""

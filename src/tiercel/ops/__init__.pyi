@@ -50,6 +50,12 @@ def argmax(x: Any, axis: Any = ..., keepdims: bool = ...) -> Any:
 def argmin(x: Any, axis: Any = ..., keepdims: bool = ...) -> Any:
     """index of the first smallest element, of the first NaN if there is one."""
 
+def argsort(x: Any, axis: Any = ..., kind: Any = ..., stable: Any = ...) -> Any:
+    """the positions that sort along an axis."""
+
+def argwhere(x: Any) -> Any:
+    """the coordinates of the nonzero elements, one row an element."""
+
 def array_split(x: Any, sections: Any, axis: Any = ...) -> Any:
     """as split, but the first parts may be one longer than the others."""
 
@@ -85,6 +91,9 @@ def clip(x: Any, min: Any = ..., max: Any = ...) -> Any:
 
 def column_stack(arrays: Sequence[Any]) -> Any:
     """the arrays beside each other, vectors as columns."""
+
+def compress(condition: Any, x: Any, axis: Any = ...) -> Any:
+    """slices along an axis where a condition of one dimension is true."""
 
 def concat(arrays: Sequence[Any], axis: Any = ..., dtype: Any = ...) -> Any:
     """the arrays one after the other along an existing axis; flattened first for axis None."""
@@ -131,11 +140,14 @@ def dot(x: Any, y: Any) -> Any:
 def dstack(arrays: Sequence[Any]) -> Any:
     """the arrays behind each other, along axis 2."""
 
-def einsum(operands: Sequence[Any], subscripts: Any) -> Any:
+def einsum(subscripts: Any, *operands: Any) -> Any:
     """sum of products by Einstein's convention; a view if nothing is multiplied or summed."""
 
 def elu(x: Any, alpha: Any = ...) -> Any:
     """x where x > 0, else alpha * (exp(x) - 1)."""
+
+def embedding(indices: Any, table: Any) -> Any:
+    """the rows of a table that the indices name."""
 
 def equal(x: Any, y: Any) -> Any:
     """x == y."""
@@ -160,6 +172,9 @@ def expm1(x: Any) -> Any:
 
 def fabs(x: Any) -> Any:
     """|x| as a floating number."""
+
+def flatnonzero(x: Any) -> Any:
+    """the positions of the nonzero elements in C order."""
 
 def flatten(x: Any, order: Any = ...) -> Any:
     """a copy of all elements in one dimension."""
@@ -194,6 +209,15 @@ def fmin(x: Any, y: Any) -> Any:
 def fmod(x: Any, y: Any) -> Any:
     """x - trunc(x / y) * y, with the sign of x."""
 
+def gather(x: Any, indices: Any, axis: Any = ...) -> Any:
+    """slices at integer positions along an axis (ONNX Gather)."""
+
+def gather_elements(x: Any, indices: Any, axis: Any = ...) -> Any:
+    """as take_along_axis, but the indices may be fewer in every dimension (torch.gather, ONNX GatherElements)."""
+
+def gather_nd(x: Any, indices: Any) -> Any:
+    """x[tuple(i)] for each index vector along the last axis of the indices."""
+
 def gcd(x: Any, y: Any) -> Any:
     """greatest common divisor of |x| and |y|."""
 
@@ -214,6 +238,12 @@ def hypot(x: Any, y: Any) -> Any:
 
 def imag(x: Any) -> Any:
     """imaginary part: a view of a complex array, read-only zeros for a real one."""
+
+def index(x: Any, key: Any) -> Any:
+    """x[key]: a view for ints, slices, None and `...`; a copy if there is an array in the key."""
+
+def index_put(x: Any, indices: Any, values: Any, accumulate: bool = ...) -> Any:
+    """a copy of x after x[key] = values, or after adding the values up there."""
 
 def inner(x: Any, y: Any) -> Any:
     """sum over the last axes of both; a scalar multiplies."""
@@ -287,6 +317,12 @@ def logical_xor(x: Any, y: Any) -> Any:
 def logsumexp(x: Any, axis: Any = ..., keepdims: bool = ...) -> Any:
     """log(sum(exp(x))) without overflow."""
 
+def masked_fill(x: Any, mask: Any, value: Any) -> Any:
+    """x with a value where a mask is true."""
+
+def masked_select(x: Any, mask: Any) -> Any:
+    """the elements where a mask is true, in one dimension."""
+
 def matmul(x: Any, y: Any) -> Any:
     """matrix product over the last two axes, leading axes broadcast; of bfloat16 in float32, NumPy's only loop."""
 
@@ -320,11 +356,17 @@ def negative(x: Any) -> Any:
 def nextafter(x: Any, y: Any) -> Any:
     """the next floating number from x towards y."""
 
+def nonzero(x: Any) -> Any:
+    """the coordinates of the nonzero elements, one array an axis."""
+
 def norm(x: Any, axis: Any = ..., ord: Any = ..., keepdims: bool = ...) -> Any:
     """vector norm of order ord (None is 2) over one axis, or Frobenius norm over all."""
 
 def not_equal(x: Any, y: Any) -> Any:
     """x != y."""
+
+def one_hot(indices: Any, depth: Any, on_value: Any = ..., off_value: Any = ..., axis: Any = ..., dtype: Any = ...) -> Any:
+    """a new axis that holds one value at the index and another elsewhere."""
 
 def outer(x: Any, y: Any) -> Any:
     """every element of x times every element of y."""
@@ -386,6 +428,18 @@ def round(x: Any, decimals: Any = ...) -> Any:
 def rsqrt(x: Any) -> Any:
     """1 / sqrt(x)."""
 
+def scatter(x: Any, indices: Any, updates: Any, axis: Any = ..., reduce: Any = ...) -> Any:
+    """a copy of x with elements along an axis replaced by, or combined with, updates."""
+
+def scatter_nd(x: Any, indices: Any, updates: Any, reduce: Any = ...) -> Any:
+    """a copy of x with x[tuple(i)] replaced by, or combined with, updates."""
+
+def searchsorted(x: Any, v: Any, sorter: Any = ..., side: Any = ...) -> Any:
+    """where values would stand in a sorted vector."""
+
+def set_index(x: Any, key: Any, value: Any) -> Any:
+    """x[key] = value: writes x, the value broadcast and cast."""
+
 def sigmoid(x: Any) -> Any:
     """1 / (1 + exp(-x))."""
 
@@ -409,6 +463,9 @@ def softmax(x: Any, axis: Any = ...) -> Any:
 
 def softplus(x: Any) -> Any:
     """log(1 + exp(x))."""
+
+def sort(x: Any, axis: Any = ..., kind: Any = ..., stable: Any = ...) -> Any:
+    """in ascending order along an axis, NaN last."""
 
 def split(x: Any, sections: Any, axis: Any = ...) -> Any:
     """views of equal parts along an axis, or of the parts between given indices."""
@@ -437,6 +494,12 @@ def sum(x: Any, axis: Any = ..., dtype: Any = ..., keepdims: bool = ...) -> Any:
 def swapaxes(x: Any, axis1: Any, axis2: Any) -> Any:
     """with two axes exchanged."""
 
+def take(x: Any, indices: Any, axis: Any = ..., mode: Any = ...) -> Any:
+    """elements or slices at integer positions along an axis, or of the flattened array."""
+
+def take_along_axis(x: Any, indices: Any, axis: Any = ...) -> Any:
+    """one element along an axis for each index, the other subscripts being the index's own."""
+
 def tan(x: Any) -> Any:
     """tangent."""
 
@@ -448,6 +511,9 @@ def tensordot(x: Any, y: Any, axes: Any = ...) -> Any:
 
 def tile(x: Any, reps: Any) -> Any:
     """the whole array repeated along each axis."""
+
+def topk(x: Any, k: Any, axis: Any = ..., largest: bool = ..., sorted: bool = ...) -> Any:
+    """the k largest or smallest along an axis, and their positions; equal elements in order of position."""
 
 def trace(x: Any, offset: Any = ..., axis1: Any = ..., axis2: Any = ..., dtype: Any = ...) -> Any:
     """sum of a diagonal of two axes."""
@@ -463,6 +529,9 @@ def triu(x: Any, k: Any = ...) -> Any:
 
 def trunc(x: Any) -> Any:
     """integer part."""
+
+def unique(x: Any, return_index: bool = ..., return_inverse: bool = ..., return_counts: bool = ..., axis: Any = ..., equal_nan: bool = ...) -> Any:
+    """the distinct elements in ascending order; on request their first positions, the inverse, and counts."""
 
 def unstack(x: Any, axis: Any = ...) -> Any:
     """views of each position along an axis."""

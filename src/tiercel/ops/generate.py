@@ -97,11 +97,12 @@ def make_function(name: str) -> Callable[..., Any]:
         name: a key of `FUNCTIONS`.
     """
     row, index = FUNCTIONS[name]
+    spelling = row.spellings[index]
+    pairs = call_arguments(row, spelling)
     names: dict[str, Any] = {}
-    arguments = argument_list([(p.name, p) for p in row.parameters], names)
-    body = _body(row, {p.name: p.name for p in row.parameters}, {}, names)
-    checks = _required_checks([(p.name, p) for p in row.parameters], name)
-    function: Callable[..., Any] = _compile(f"def {name}({arguments}):\n{checks}{body}", name, names)
+    arguments = argument_list(pairs, names)
+    body = _body(row, {p.name: own.removeprefix("*") for own, p in pairs}, spelling.fixed, names)
+    function: Callable[..., Any] = _compile(f"def {name}({arguments}):\n{_prologue(pairs, name)}{body}", name, names)
     function.__doc__ = _function_doc(row)
     function.__tiercel_op__ = (row.name, index)  # type: ignore[attr-defined]
     return function
@@ -111,17 +112,19 @@ def argument_list(parameters: Sequence[tuple[str, Parameter]], names: dict[str, 
     """Return the text between the parentheses of a `def`.
 
     Args:
-        parameters: own name and row parameter, in order.
+        parameters: own name and row parameter, in order; a name with a star takes the remaining positionals.
         names: gets the default values that have no literal form; without it they are written as `...`.
     """
     out = []
     optional = False
     for own, parameter in parameters:
-        if not parameter.required:
+        if own.startswith("*"):
+            out.append(own)
+        elif not parameter.required:
             optional = True
             out.append(f"{own}={_literal(own, parameter.default, names)}")
         elif optional:
-            # Python wants a default here, but there is none: see `_required_checks`.
+            # Python wants a default here, but there is none: see `_prologue`.
             out.append(f"{own}={_literal(own, REQUIRED, names)}")
         else:
             out.append(own)
@@ -139,10 +142,16 @@ def _literal(own: str, value: object, names: dict[str, Any] | None) -> str:
     return f"_default_{own}"
 
 
-def _required_checks(parameters: Sequence[tuple[str, Parameter]], name: str) -> str:
+def _prologue(parameters: Sequence[tuple[str, Parameter]], name: str) -> str:
+    """Statements in front of the body: what a signature cannot say."""
     lines = []
     optional = False
     for own, parameter in parameters:
+        if own.startswith("*"):
+            # As `Operator.bind` has it: a single one stands for itself.
+            word = own[1:]
+            lines.append(f"    if len({word}) == 1:\n        {word} = {word}[0]\n")
+            continue
         optional = optional or not parameter.required
         if optional and parameter.required:
             message = f"{name}() missing the required argument {own!r}"
@@ -245,9 +254,15 @@ def constructor_arguments(row: Operator, spelling: Spelling) -> list[tuple[str, 
 
 
 def call_arguments(row: Operator, spelling: Spelling) -> list[tuple[str, Parameter]]:
-    """Own name and row parameter of each call operand, in order; a name with a star takes the remaining ones."""
+    """Own name and row parameter of each argument of a call, in order; a name with a star takes the remaining ones."""
     by_name = {p.name: p for p in row.parameters}
-    return [(word, by_name[word.removeprefix("*")]) for word in spelling.parameters if word[0] != "!"]
+    # The keywords of a class are its constructor's.
+    own_names = {} if spelling.kind == "class" else {target: own for own, target in spelling.keywords.items()}
+    out = [
+        (own_names.get(word, word), by_name[word.removeprefix("*")]) for word in spelling.parameters if word[0] != "!"
+    ]
+    known = {p.name for _, p in out}
+    return out + [(own, by_name[target]) for target, own in own_names.items() if target not in known]
 
 
 def make_class(name: str) -> type[Operation]:
@@ -267,19 +282,14 @@ def make_class(name: str) -> type[Operation]:
     lines = [f"class {name}(_Operation):", f"    __slots__ = ({''.join(f'{own!r}, ' for own, _ in constructed)})"]
     if constructed:
         lines += [f"    def __init__(self, {argument_list(constructed, names)}):"]
-        lines += _indent(_required_checks(constructed, name))
+        lines += _indent(_prologue(constructed, name))
         lines += [f"        _set(self, {own!r}, {own})" for own, _ in constructed]
     else:
         # One instance is as good as another: making one is a look-up.
         lines += ["    def __new__(cls):", "        return _instance if cls is _class else _new(cls)"]
-    stars = [own if own.startswith("*") else None for own, _ in called]
-    plain = argument_list([pair for pair, star in zip(called, stars, strict=True) if star is None], names)
-    arguments = ", ".join(["self", *([plain] if plain else []), *(star for star in stars if star)])
-    lines += [f"    def __call__({arguments}):"]
-    for star in filter(None, stars):
-        word = star[1:]
-        lines += [f"        if len({word}) == 1 and not isinstance({word}[0], int):", f"            {word} = {word}[0]"]
-    lines += _indent(_required_checks([pair for pair, star in zip(called, stars, strict=True) if star is None], name))
+    arguments = argument_list(called, names)
+    lines += [f"    def __call__(self{', ' if arguments else ''}{arguments}):"]
+    lines += _indent(_prologue(called, name))
     lines += _indent(_body(row, sources, spelling.fixed, names))
     made: type[Operation] = _compile("\n".join(lines) + "\n", name, names)
     made.__doc__ = _class_doc(row, name, constructed, called)

@@ -37,8 +37,8 @@ class Operation:
 def render() -> str:
     """Return the text of the stub file."""
     lines = [_HEAD]
-    for name, (row, _) in sorted(FUNCTIONS.items()):
-        arguments = ", ".join(_argument(p.name, p, row.parameters[:i]) for i, p in enumerate(row.parameters))
+    for name, (row, index) in sorted(FUNCTIONS.items()):
+        arguments = ", ".join(_arguments(call_arguments(row, row.spellings[index])))
         lines.append(f'def {name}({arguments}) -> Any:\n    """{_summary(row.doc)}"""\n\n')
     for name, (row, index) in sorted(CLASSES.items()):
         spelling = row.spellings[index]
@@ -55,10 +55,10 @@ def render() -> str:
 
 
 def _arguments(pairs: list[tuple[str, Parameter]]) -> list[str]:
-    plain = [(own, p) for own, p in pairs if not own.startswith("*")]
-    stars = [own for own, _ in pairs if own.startswith("*")]
-    out = [_argument(own, p, [q for _, q in plain[:i]]) for i, (own, p) in enumerate(plain)]
-    return [*out, *(f"{star}: Any" for star in stars)]
+    return [
+        f"{own}: Any" if own.startswith("*") else _argument(own, p, [q for _, q in pairs[:i]])
+        for i, (own, p) in enumerate(pairs)
+    ]
 
 
 def _argument(own: str, parameter: Parameter, before: Sequence[Parameter]) -> str:

@@ -34,6 +34,7 @@ __all__ = ["ATOMS", "Tensor", "adopt", "finish", "from_dlpack", "mark_written", 
 
 Array: TypeAlias = npt.NDArray[Any]
 Layout: TypeAlias = Literal["C", "F", "strided"]
+_T = TypeVar("_T", bound="Tensor")
 _F = TypeVar("_F", bound=Callable[..., Any])
 Axis: TypeAlias = "SupportsIndex | Sequence[SupportsIndex] | None"
 
@@ -197,7 +198,7 @@ def _reflected(name: str, apply: Callable[[Any, Any], Any]) -> Callable[[Tensor,
     return _named(method, name, "The operator with the Tensor on the right.")
 
 
-def _in_place(name: str, apply: Callable[[Any, Any], Any]) -> Callable[[Tensor, Any], Tensor]:
+def _in_place(name: str, apply: Callable[[Any, Any], Any]) -> Callable[[_T, Any], _T]:
     def method(self: Tensor, other: Any) -> Any:
         value = unwrap(other)
         try:

@@ -59,7 +59,7 @@ os.register_at_fork(after_in_child=_reset_lock)
 class Dim:
     """An integer expression over symbols, immutable and interned. Not made directly: see `Symbol` and the operators."""
 
-    __slots__ = ("__weakref__", "_symbols", "_text", "depth", "key", "size")
+    __slots__ = ("__weakref__", "_symbols", "_text", "depth", "size")
 
     __array_ufunc__ = None  # NumPy scalars leave `np.int64(3) * dim` to us
 
@@ -148,7 +148,7 @@ class Symbol(Dim):
         ShapeError: the name or the kind is not one of those.
     """
 
-    __slots__ = ("kind", "name")
+    __slots__ = ("key", "kind", "name")
 
     name: str
     kind: str
@@ -185,7 +185,7 @@ class Symbol(Dim):
 class Node(Dim):
     """`op` applied to `args`, where no rule of the normal form applies. `op` is `//`, `%`, `min`, `max` or `bcast`."""
 
-    __slots__ = ("args", "op")
+    __slots__ = ("args", "key", "op")
 
     op: str
     args: tuple[DimLike, ...]
@@ -197,9 +197,17 @@ class Node(Dim):
 class Sum(Dim):
     """A polynomial with more than one term, or one term that is neither constant nor a bare symbol or node."""
 
-    __slots__ = ("terms",)
+    __slots__ = ("_key", "terms")
 
     terms: tuple[tuple[Monomial, int], ...]
+    _key: tuple[Any, ...] | None
+
+    @property
+    def key(self) -> tuple[Any, ...]:  # type: ignore[override]  # only sums among a node's arguments need theirs
+        """Sorts expressions the same way in every process."""
+        if self._key is None:
+            self._key = (2, tuple((len(m), tuple(atom.key for atom in m), c) for m, c in self.terms))
+        return self._key
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _from_pairs, (self.terms,)
@@ -268,9 +276,8 @@ def from_terms(terms: Terms) -> DimLike:
         raise DimLimitError(f"size expression with {len(terms)} terms: at most {MAX_TERMS} are supported")
     _check_size(size)
     out = Sum.__new__(Sum)
-    pairs = tuple(sorted(terms.items(), key=_pair_key))
-    out.terms = pairs
-    out.key = (2, tuple((len(m), tuple(atom.key for atom in m), c) for m, c in pairs))
+    out.terms = tuple(terms.items()) if len(terms) == 1 else tuple(sorted(terms.items(), key=_pair_key))
+    out._key = None
     out.depth = depth
     out.size = size
     out._symbols = None
@@ -333,7 +340,7 @@ def floordiv(x: DimLike, d: DimLike) -> DimLike:
     out = _floordivs.get((x, d))
     if out is None:
         out = _floordiv_by_int(x, d) if isinstance(d, int) else _floordiv_by_dim(x, d)
-        _remember(_floordivs, (x, d), out)
+        remember(_floordivs, (x, d), out)
     return out
 
 
@@ -348,28 +355,37 @@ def mod(x: DimLike, d: DimLike) -> DimLike:
     out = _mods.get((x, d))
     if out is None:
         out = _mod_by_int(x, d) if isinstance(d, int) else _mod_by_dim(x, d)
-        _remember(_mods, (x, d), out)
+        remember(_mods, (x, d), out)
     return out
 
 
-def clear_memo() -> None:
-    """Forget remembered results of `+ - * // %`. Only speed depends on them."""
-    for table in (_sums, _differences, _products, _floordivs, _mods):
-        table.clear()
+def memo_table() -> dict[Any, DimLike]:
+    """A table of results by operands. Keys are interned objects, so a hit costs a tenth of a microsecond."""
+    table: dict[Any, DimLike] = {}
+    _memo_tables.append(table)
+    return table
 
 
-# Results by operands. Keys are interned objects, so a hit costs about a tenth of a microsecond.
-_sums: dict[Any, DimLike] = {}
-_differences: dict[Any, DimLike] = {}
-_products: dict[Any, DimLike] = {}
-_floordivs: dict[Any, DimLike] = {}
-_mods: dict[Any, DimLike] = {}
-
-
-def _remember(table: dict[Any, DimLike], key: object, value: DimLike) -> None:
+def remember(table: dict[Any, DimLike], key: object, value: DimLike) -> DimLike:
+    """Put value into a memo table, which stays of bounded size; returns value."""
     if len(table) >= _MEMO_ENTRIES:
         table.clear()
     table[key] = value
+    return value
+
+
+def clear_memo() -> None:
+    """Empty all memo tables. Only speed depends on them."""
+    for table in _memo_tables:
+        table.clear()
+
+
+_memo_tables: list[dict[Any, DimLike]] = []
+_sums = memo_table()
+_differences = memo_table()
+_products = memo_table()
+_floordivs = memo_table()
+_mods = memo_table()
 
 
 def _intern(key: object, new: Dim) -> Dim:
@@ -408,7 +424,7 @@ def _plus(a: Dim, b: Any) -> DimLike:
     out = _sums.get(key)
     if out is None:
         out = from_terms(polynomial.add(terms_of(a), terms_of(b)))
-        _remember(_sums, key, out)
+        remember(_sums, key, out)
     return out
 
 
@@ -417,7 +433,7 @@ def _minus(a: Dim, b: Any) -> DimLike:
     out = _differences.get(key)
     if out is None:
         out = from_terms(polynomial.add(terms_of(a), terms_of(b), -1))
-        _remember(_differences, key, out)
+        remember(_differences, key, out)
     return out
 
 
@@ -426,10 +442,10 @@ def _times(a: Dim, b: Any) -> DimLike:
     out = _products.get(key)
     if out is None:
         if isinstance(b, int):
-            out = from_terms(polynomial.scale(terms_of(a), b))
+            out = a if b == 1 else from_terms(polynomial.scale(terms_of(a), b))
         else:
             out = from_terms(polynomial.multiply(terms_of(a), terms_of(b)))
-        _remember(_products, key, out)
+        remember(_products, key, out)
     return out
 
 

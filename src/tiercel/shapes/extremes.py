@@ -11,10 +11,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tiercel.errors import ShapeError
-from tiercel.shapes.dims import Dim, DimLike, Node, Sum, as_dim, floordiv, from_terms, key_of, make_node, terms_of
+from tiercel.shapes.dims import (
+    Dim,
+    DimLike,
+    Node,
+    Sum,
+    as_dim,
+    floordiv,
+    from_terms,
+    key_of,
+    make_node,
+    memo_table,
+    remember,
+    terms_of,
+)
 from tiercel.shapes.polynomial import DimLimitError
 
 MAX_ARGUMENTS = 32
+
+_broadcasts = memo_table()
 
 
 def dim_min(*xs: DimLike) -> DimLike:
@@ -50,7 +65,8 @@ def broadcast_dim(a: DimLike, b: DimLike) -> DimLike:
             return _checked_size(a)
         if a == 1:
             return _checked_size(b)
-    return broadcast_dims((a, b))
+    out = _broadcasts.get((a, b))
+    return remember(_broadcasts, (a, b), broadcast_dims((a, b))) if out is None else out
 
 
 def broadcast_dims(xs: Iterable[DimLike]) -> DimLike:

@@ -97,6 +97,9 @@ def multiply(a: Terms, b: Terms) -> Terms:
     """
     if len(a) * len(b) > 16 * MAX_TERMS:
         raise DimLimitError(f"product of size expressions with {len(a)} and {len(b)} terms is too large")
+    if len(a) == 1 and len(b) == 1:
+        ((ma, ca),), ((mb, cb),) = a.items(), b.items()
+        return {multiply_monomials(ma, mb): ca * cb}
     out: Terms = {}
     for ma, ca in a.items():
         for mb, cb in b.items():

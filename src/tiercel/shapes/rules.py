@@ -13,11 +13,13 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from tiercel.errors import ShapeError
-from tiercel.shapes.dims import Dim, DimLike, as_dim, floordiv, mod
+from tiercel.shapes.dims import Dim, DimLike, as_dim, floordiv, memo_table, mod, remember
 from tiercel.shapes.extremes import broadcast_dim, ceil_div, dim_max, dim_min, product
 from tiercel.shapes.facts import NO_FACTS, Facts
 
 Shape = tuple[DimLike, ...]
+
+_slices = memo_table()  # by arguments, without facts
 
 
 def broadcast_shapes(*shapes: Sequence[DimLike], facts: Facts | None = None) -> Shape:
@@ -141,17 +143,11 @@ def slice_dim(
         return dim
     if not any(isinstance(x, Dim) for x in (dim, start, stop, step)):
         return len(range(dim)[slice(start, stop, step)])  # type: ignore[arg-type]  # ints or None by the test before
-    facts = facts or NO_FACTS
-    negative = _is_negative(step, facts)
-    if negative is None:
-        forward, backward = (
-            _slice_forward(dim, start, stop, step, facts),
-            _slice_backward(dim, start, stop, step, facts),
-        )
-        return facts.simplify(_select(step, backward, forward))
-    if negative:
-        return facts.simplify(_slice_backward(dim, start, stop, step, facts))
-    return facts.simplify(_slice_forward(dim, start, stop, step, facts))
+    if facts is None:
+        key = (dim, start, stop, step)
+        out = _slices.get(key)
+        return remember(_slices, key, _slice(dim, start, stop, step, NO_FACTS)) if out is None else out
+    return _slice(dim, start, stop, step, facts)
 
 
 def arange_dim(start: DimLike, stop: DimLike, step: DimLike = 1, facts: Facts | None = None) -> DimLike:
@@ -277,6 +273,19 @@ def _select(x: DimLike, if_negative: DimLike, otherwise: DimLike) -> DimLike:
     """One of two numbers by the sign of x, as arithmetic."""
     indicator = dim_min(dim_max(-x, 0), 1)
     return otherwise + indicator * (if_negative - otherwise)
+
+
+def _slice(dim: DimLike, start: DimLike | None, stop: DimLike | None, step: DimLike, facts: Facts) -> DimLike:
+    negative = _is_negative(step, facts)
+    if negative is None:
+        forward, backward = (
+            _slice_forward(dim, start, stop, step, facts),
+            _slice_backward(dim, start, stop, step, facts),
+        )
+        return facts.simplify(_select(step, backward, forward))
+    if negative:
+        return facts.simplify(_slice_backward(dim, start, stop, step, facts))
+    return facts.simplify(_slice_forward(dim, start, stop, step, facts))
 
 
 def _slice_forward(n: DimLike, start: DimLike | None, stop: DimLike | None, step: DimLike, facts: Facts) -> DimLike:

@@ -20,6 +20,7 @@ from tiercel.bytecode.program import Program
 from tiercel.errors import CaptureError
 from tiercel.interp import Environment, decode, run, trim
 from tiercel.interp.bind import constant_defaults
+from tiercel.vm import machine
 
 __all__ = ["dump", "load"]
 
@@ -74,8 +75,10 @@ def load(path: str | os.PathLike[str], python: Mapping[str, object] | None = Non
     # A variable of the enclosing function is one of the names that the reader gives; else reading it is a NameError.
     cells = tuple(CellType(python[n]) if python and n in python else CellType() for n in function.free)
 
+    hooks = machine().hooks()
+
     def run_it(arguments: tuple[Any, ...]) -> Any:
-        return run(decoded, arguments, cells)
+        return run(decoded, arguments, cells, hooks=hooks)
 
     def leave(error: BaseException) -> None:
         error.__traceback__ = trim(error.__traceback__, error)

@@ -23,6 +23,7 @@ from tiercel.api.wrapper import clone, make_wrapper, parameters_of
 from tiercel.bytecode.program import Program
 from tiercel.errors import CaptureError, InternalError, StrictError, TiercelPerformanceWarning
 from tiercel.interp import Decoded, Hooks, hide, run, trim
+from tiercel.vm import machine
 
 if TYPE_CHECKING:
     from tiercel.api.report import Report
@@ -68,7 +69,7 @@ class JitFunction:
         self.captured = self._capture()
         package = (getattr(function, "__module__", None) or "").partition(".")[0]
         self._callees = {strict: CalleeTable(package, strict=strict) for strict in (False, True)}
-        self._hooks = {strict: Hooks(on_callee=table) for strict, table in self._callees.items()}
+        self._hooks = {s: machine().hooks(table, self.settings) for s, table in self._callees.items()}
         self._decoded: dict[bool, tuple[Decoded, tuple[CellType, ...], Hooks]] = {}
         self.public: Any = self._make_public()
         register(self)

@@ -1,0 +1,223 @@
+"""A `Report` as people read it: plain text with aligned columns, and tables for a notebook.
+
+In: the plain data of `report`. Out: lines, or HTML. Names, lines and times only; nothing is computed here but sums.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tiercel.vm.report import FunctionReport, Report
+
+__all__ = ["columns", "format_count", "format_time", "place", "report_html", "report_text"]
+
+_WIDTH: Final = 118
+
+
+# ---- text ------------------------------------------------------------------------------------------------------------
+
+
+def format_time(nanoseconds: float) -> str:
+    """Return a time with three digits and its unit."""
+    value, unit = float(nanoseconds), "ns"
+    for larger in ("us", "ms", "s"):
+        if value < 999.5:
+            break
+        value, unit = value / 1000, larger
+    if unit == "ns":
+        return f"{value:.0f} ns"
+    digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
+    return f"{value:.{digits}f} {unit}"
+
+
+def format_count(count: int) -> str:
+    """Return a number with separators between thousands."""
+    return f"{count:,}".replace(",", " ")
+
+
+def columns(rows: Sequence[Sequence[str]], *, right: Iterable[int] = (), indent: str = "  ") -> list[str]:
+    """Return rows as lines of aligned columns, two spaces apart."""
+    right = set(right)
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    out = []
+    for row in rows:
+        cells = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
+        out.append((indent + "  ".join(cells)).rstrip())
+    return out
+
+
+def place(filename: str, line: int | None) -> str:
+    """Return `file:line`, relative to the current folder if the file is inside it."""
+    try:
+        near = os.path.relpath(filename)
+    except ValueError:  # another drive
+        near = filename
+    shown = near if filename.startswith(os.sep) and not near.startswith("..") else filename
+    return f"{shown}:{line}" if line else shown
+
+
+def _clip(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def _wrapped(prefix: str, text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent=prefix, subsequent_indent=" " * len(prefix)) or [prefix.rstrip()]
+
+
+def _summary(report: Report) -> list[str]:
+    head = report.functions[0]
+    calls = head.calls + head.python_calls
+    if head.reason is not None:
+        where = f" ({place(head.filename, head.reason_line)})" if head.reason_line else ""
+        out = _wrapped("  runs as Python: ", f"{head.reason}{where}")
+    else:
+        out = [f"  runs interpreted (O0); may reach {report.level}"]
+        if report.level == "O0":
+            out = ["  runs interpreted (O0), as its level says"]
+    if not calls:
+        return [*out, "  not called yet"]
+    mean = f", {format_time(head.time_ns / calls)} a call" if head.time_ns else ""
+    spent = f", {format_time(head.time_ns)} in all{mean}" if head.time_ns else ""
+    out.append(f"  {format_count(calls)} call{'s' if calls > 1 else ''}{spent}")
+    if head.reason is None and head.python_calls:
+        out.append(f"  {format_count(head.python_calls)} of them ran as Python (a tracer or debugger was active)")
+    executed_count = sum(f.executed for f in report.functions)
+    if executed_count:
+        out.append(f"  {format_count(executed_count)} instructions executed, {head.instructions} in the function")
+    return out
+
+
+def _regions(report: Report) -> list[str]:
+    rows = [["region", "line", "entered", "passes", "time", "tier", "source"]]
+    notes: list[tuple[str, str]] = []
+    for f in report.functions:
+        if f.reason is not None:
+            continue
+        rows.append([f.name, str(f.line), format_count(f.calls), "", format_time(f.time_ns), f.tier, f.source])
+        notes.append((f.name, f.unmet))
+        for loop in f.loops:
+            name = f"{'  ' * (loop.depth + 1)}loop {loop.loop}"
+            line = "" if loop.line is None else str(loop.line)
+            entered, passes = format_count(loop.entries), format_count(loop.iterations)
+            rows.append([name, line, entered, passes, format_time(loop.time_ns), loop.tier, loop.source])
+            notes.append((f"{f.name}, loop {loop.loop}", loop.unmet))
+    if len(rows) == 1:
+        return []
+    for row in rows:
+        row[-1] = _clip(row[-1], 52)
+    out = ["", *columns(rows, right=(1, 2, 3, 4))]
+    waiting = [note for note in notes if note[1]]
+    if waiting:
+        out += ["", "  not compiled, because"]
+        out += columns([[name, why] for name, why in waiting], indent="    ")
+    return out
+
+
+def _arguments(f: FunctionReport) -> list[str]:
+    if not f.signatures:
+        return []
+    out = ["", f"  arguments of {f.name}"]
+    for i, s in enumerate(f.signatures):
+        if len(f.signatures) > 1:
+            out.append(f"    signature {i + 1}, about {format_count(s.entries)} entries")
+        rows = [[name, text] for name, text in s.arguments.items()]
+        if rows:
+            out += [_clip(line, _WIDTH) for line in columns(rows, indent="      " if len(f.signatures) > 1 else "    ")]
+        else:
+            out.append("    none")
+    if f.other_entries:
+        out.append(f"    about {format_count(f.other_entries)} entries with further signatures")
+    return out
+
+
+def _python(f: FunctionReport) -> list[str]:
+    if not f.python:
+        return []
+    out = ["", f"  lines of {f.name} that run as Python"]
+    for p in f.python:
+        cost = f"{format_count(p.count)} times, {format_time(p.time_ns)}" if p.count else "not reached"
+        out.append(f"    {place(f.filename, p.line)}  {_clip(p.source, 60)}".rstrip())
+        out += _wrapped("      ", f"{p.reason}; {cost}")
+    return out
+
+
+def report_text(report: Report) -> list[str]:
+    """Return the lines of a report."""
+    head = report.functions[0]
+    out = [f"{report.name}  ({place(head.filename, head.line)})", *_summary(report), *_regions(report)]
+    for f in report.functions:
+        out += _arguments(f)
+    for f in report.functions:
+        out += _python(f)
+    helpers = [f for f in report.functions if f.role == "helper"]
+    if helpers:
+        out += ["", "  helpers captured"]
+        rows = [[f.name, place(f.filename, f.line), f"{format_count(f.calls)} calls"] for f in helpers]
+        out += columns(rows, indent="    ", right=(2,))
+    if report.ledger:
+        out += ["", "  ledger"]
+        rows = [
+            [
+                x.kind,
+                place(x.filename, x.line) if x.filename else "",
+                x.reason,
+                f"{format_count(x.count)} times",
+                format_time(x.time_ns) if x.time_ns else "",
+            ]
+            for x in report.ledger
+        ]
+        out += columns(rows, indent="    ", right=(3, 4))
+    return out
+
+
+# ---- notebook --------------------------------------------------------------------------------------------------------
+
+
+def report_html(report: Report) -> str:
+    """Return a report as HTML: a paragraph, and a table for each of its parts."""
+    e = html.escape
+    head = report.functions[0]
+    parts = [f"<p><b>{e(report.name)}</b> <code>{e(place(head.filename, head.line))}</code></p>"]
+    parts.append("<p>" + "<br>".join(e(line.strip()) for line in _summary(report)) + "</p>")
+    rows: list[list[str]] = []
+    for f in report.functions:
+        if f.reason is None:
+            spent = format_time(f.time_ns)
+            rows.append([f.name, str(f.line), str(f.calls), "", spent, f.tier, f.unmet, f.source])
+            for loop in f.loops:
+                name = "\N{NO-BREAK SPACE}" * 2 * (loop.depth + 1) + f"loop {loop.loop}"
+                counts = [str(loop.line or ""), str(loop.entries), str(loop.iterations), format_time(loop.time_ns)]
+                rows.append([name, *counts, loop.tier, loop.unmet, loop.source])
+    if rows:
+        heads = ["region", "line", "entered", "passes", "time", "tier", "not compiled, because", "source"]
+        parts.append(_table(heads, rows, code=7))
+    for f in report.functions:
+        for s in f.signatures:
+            heads = [f"argument of {f.name}", f"seen in about {s.entries} entries"]
+            parts.append(_table(heads, [list(pair) for pair in s.arguments.items()], code=1))
+        if f.python:
+            heads = [f"line of {f.name} that runs as Python", "source", "reason", "times", "time"]
+            rows = [[str(p.line or ""), p.source, p.reason, str(p.count), format_time(p.time_ns)] for p in f.python]
+            parts.append(_table(heads, rows, code=1))
+    if report.ledger:
+        heads = ["ledger", "place", "reason", "times", "time"]
+        rows = [
+            [x.kind, place(x.filename, x.line), x.reason, str(x.count), format_time(x.time_ns)] for x in report.ledger
+        ]
+        parts.append(_table(heads, rows))
+    return "\n".join(parts)
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], code: int = -1) -> str:
+    def cell(i: int, text: str) -> str:
+        inside = html.escape(text)
+        return f"<td>{f'<code>{inside}</code>' if i == code and inside else inside}</td>"
+
+    top = "".join(f"<th>{html.escape(h)}</th>" for h in heads)
+    body = "".join(f"<tr>{''.join(cell(i, c) for i, c in enumerate(row))}</tr>" for row in rows)
+    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"

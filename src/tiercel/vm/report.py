@@ -1,0 +1,469 @@
+"""What a function did: the report of `f.explain()` and the numbers of `f.stats()`.
+
+In: `Subject`s, each a function with the decoded code that ran, and settings. Out: a `Report` of plain data, printed as
+text, as a dict or in a notebook. Everything is made of counters and samples that are kept anyway: asking costs the
+asker, not the function.
+
+Times of a function include what it called; times of inner loops are estimated from the entries that were timed (one in
+16). A region is what can be compiled on its own: the function as a whole, and each of its loops.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from tiercel.bytecode.program import Function
+from tiercel.config import Settings
+from tiercel.interp import Decoded
+from tiercel.vm.ledger import Line
+from tiercel.vm.profile import declared_tokens
+from tiercel.vm.render import report_html, report_text
+
+__all__ = [
+    "FunctionReport",
+    "LoopReport",
+    "PythonLine",
+    "Report",
+    "SignatureReport",
+    "Subject",
+    "executed",
+    "make_report",
+    "stats",
+    "unmet",
+]
+
+_NO_COMPILER: Final = "hot: waits for the compiler, which this version does not have"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A function to report on.
+
+    Attributes:
+        name: qualified name.
+        filename, line: where it is defined.
+        decoded: its code, in all the forms in which it runs (strict or not, for several modules); empty if none.
+        role: "function" for what was asked about, "helper" for a captured function it calls.
+        reason, reason_line: why it runs as Python as a whole, and the line that is the reason; None if it does not.
+        python_calls, python_time_ns: calls that ran as Python as a whole, and their time where it was measured.
+    """
+
+    name: str
+    filename: str
+    line: int
+    decoded: tuple[Decoded, ...] = ()
+    role: str = "function"
+    reason: str | None = None
+    reason_line: int | None = None
+    python_calls: int = 0
+    python_time_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PythonLine:
+    """A place inside a function that runs as Python.
+
+    Attributes:
+        line, source: the place; None and "" where the source is not known.
+        reason: why it is no bytecode.
+        count, time_ns: how often it ran, and how long in all.
+    """
+
+    line: int | None
+    source: str
+    reason: str
+    count: int
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoopReport:
+    """A loop.
+
+    Attributes:
+        loop: its number in the function.
+        line, source: of its head.
+        depth: how many loops are around it.
+        entries, iterations: how often it was entered, and passes in all.
+        time_ns: in all.
+        tier: what runs it.
+        unmet: the first condition for compiling it that is not met; "" if it is compiled.
+        live_ins: what is read in it and made before it: name to what was seen with the most frequent Signature.
+    """
+
+    loop: int
+    line: int | None
+    source: str
+    depth: int
+    entries: int
+    iterations: int
+    time_ns: int
+    tier: str
+    unmet: str
+    live_ins: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SignatureReport:
+    """A Signature that came by.
+
+    Attributes:
+        text: without sizes, such as `x: float32[?, ?]{C}, n: int`.
+        entries: how many entries had it (estimated from samples).
+        arguments: name to what was seen, such as `float32[16..64, 128]{C}`.
+    """
+
+    text: str
+    entries: int
+    arguments: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionReport:
+    """A function.
+
+    Attributes:
+        name, filename, line, source: what and where.
+        role: "function" or "helper".
+        reason, reason_line: why it runs as Python as a whole; None if it does not.
+        tier: what runs it: "O0", or "Python".
+        unmet: the first condition for compiling it that is not met; "" if it is compiled.
+        calls: how often it ran as bytecode.
+        python_calls: how often it ran as Python as a whole.
+        time_ns: of all calls, callees included.
+        instructions: how many it has.
+        executed: how many ran (at most, where it branches).
+        loops, python, signatures: see there; the most frequent Signature first.
+        other_entries: entries whose Signature came after too many others to be told apart.
+    """
+
+    name: str
+    filename: str
+    line: int
+    source: str
+    role: str
+    reason: str | None
+    reason_line: int | None
+    tier: str
+    unmet: str
+    calls: int
+    python_calls: int
+    time_ns: int
+    instructions: int
+    executed: int
+    loops: tuple[LoopReport, ...]
+    python: tuple[PythonLine, ...]
+    signatures: tuple[SignatureReport, ...]
+    other_entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a jitted function and the functions it called did so far.
+
+    `print` it, or take `to_dict()`. In a notebook it is drawn as a table.
+
+    Attributes:
+        name: of the jitted function.
+        level: the highest tier it may reach now.
+        reason: why it runs as Python as a whole; None if it does not.
+        python_calls: calls that ran as Python as a whole.
+        functions: itself, then the captured functions it called.
+        ledger: what else did not run as hoped.
+    """
+
+    name: str
+    level: str
+    reason: str | None
+    python_calls: int
+    functions: tuple[FunctionReport, ...] = ()
+    ledger: tuple[Line, ...] = field(default_factory=tuple)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain data that `json.dumps` takes.
+
+        The keys are the attributes of the classes of this module, and stay as they are; new ones may come.
+        """
+        out: dict[str, Any] = asdict(self)
+        for f in out["functions"]:
+            for name in ("loops", "python", "signatures"):
+                f[name] = list(f[name])
+        out["functions"], out["ledger"] = list(out["functions"]), list(out["ledger"])
+        return out
+
+    def __str__(self) -> str:
+        return "\n".join(report_text(self))
+
+    def _repr_html_(self) -> str:
+        return report_html(self)
+
+
+# ---- making ----------------------------------------------------------------------------------------------------------
+
+
+def make_report(subjects: Sequence[Subject], settings: Settings, ledger: Iterable[Line] = ()) -> Report:
+    """Return the report on some functions.
+
+    Args:
+        subjects: the jitted function first.
+        settings: those that count for it.
+        ledger: lines that concern these functions.
+    """
+    first = subjects[0]
+    return Report(
+        name=first.name,
+        level=settings.level,
+        reason=first.reason,
+        python_calls=first.python_calls,
+        functions=tuple(_function_report(s, settings) for s in subjects),
+        ledger=tuple(ledger),
+    )
+
+
+def stats(subjects: Sequence[Subject], ledger: Iterable[Line] = ()) -> dict[str, int]:
+    """Return the counters of a jitted function and what it called, as plain numbers.
+
+    Keys: `calls`, `interpreted_calls`, `compiled_calls`, `python_calls` of the function itself (the first subject);
+    `compiles` (first builds), `tunes`, `kernels`, `fallbacks` (events of the ledger's kind `fallback`), `demotions`,
+    `copies`, `conversions`, `transfers`, `allocations` (by compiled code); over all functions `helper_calls`,
+    `loop_entries`, `loop_iterations`, `instructions` (executed, at most), `python_lines` (executions of lines that run
+    as Python) and `python_time_ns`, `signatures` (told apart); `time_ns` of the function, callees included.
+    """
+    first, helpers = subjects[0], subjects[1:]
+    counters = [d.counters for d in first.decoded]
+    interpreted = sum(c.calls for c in counters)
+    every = [d for s in subjects for d in s.decoded]
+    loops = [loop for d in every for loop in d.counters.loops]
+    python = [place for d in every for place in d.counters.python.values()]
+    noted: dict[str, int] = {}
+    for line in ledger:
+        noted[line.kind] = noted.get(line.kind, 0) + line.count
+    return {
+        "calls": interpreted + first.python_calls,
+        "interpreted_calls": interpreted,
+        "compiled_calls": 0,
+        "python_calls": first.python_calls,
+        "compiles": 0,
+        "tunes": 0,
+        "kernels": 0,
+        "fallbacks": noted.get("fallback", 0),
+        "demotions": noted.get("demote", 0),
+        "copies": noted.get("copy", 0),
+        "conversions": noted.get("convert", 0),
+        "transfers": noted.get("transfer", 0),
+        "allocations": 0,
+        "helper_calls": sum(d.counters.calls for s in helpers for d in s.decoded),
+        "loop_entries": sum(loop.entries for loop in loops),
+        "loop_iterations": sum(loop.iterations for loop in loops),
+        "instructions": sum(executed(d) for d in every),
+        "python_lines": sum(count for count, _ in python),
+        "python_time_ns": sum(spent for _, spent in python) + sum(s.python_time_ns for s in subjects),
+        "signatures": sum(len(d.watch.entry.signatures) for d in first.decoded if d.watch is not None),
+        "time_ns": sum(c.time_ns for c in counters) + first.python_time_ns,
+    }
+
+
+def executed(decoded: Decoded) -> int:
+    """Return how many instructions of a function ran, from its counters.
+
+    Exact for code without branches. Where it branches both arms count, and handlers do not: an upper bound.
+    """
+    counters, flow = decoded.counters, decoded.flow
+    times = [0 if handler >= 0 else counters.calls for handler in flow.handler]
+    for row in flow.loops:  # outer loops first
+        loop = counters.loops[row.loop]
+        times[row.start] = loop.entries + loop.iterations
+        for index in range(row.start + 1, row.stop + 1):
+            if times[index]:
+                times[index] = loop.iterations
+    return sum(times)
+
+
+def unmet(settings: Settings, *, entries: int, back_edges: int, time_ns: int, blocked: str = "") -> str:
+    """Return the first condition for compiling a region that is not met, in words.
+
+    Args:
+        settings: of the function.
+        entries, back_edges, time_ns: of the region.
+        blocked: why it cannot be compiled as a whole; "" if it can.
+    """
+    count, milliseconds = entries + back_edges, time_ns / 1e6
+    if settings.level == "O0":
+        return "level is O0: interpreted only"
+    if settings.worker == "off":
+        return "worker is off: nothing compiles"
+    if not entries:
+        return "not entered yet"
+    if blocked:
+        return blocked
+    if not back_edges and entries <= settings.warmup_calls:
+        return f"observed {entries} of {settings.warmup_calls} entries"
+    if milliseconds < settings.hot_total_ms:
+        if count < settings.hot_count:
+            what = "entries and passes" if back_edges else "entries"
+            return f"{count} of {settings.hot_count} {what}"
+        if milliseconds < settings.hot_time_ms:
+            return f"{milliseconds:.1f} of {settings.hot_time_ms:g} ms in all"
+    return _NO_COMPILER
+
+
+def _function_report(subject: Subject, settings: Settings) -> FunctionReport:
+    decoded = subject.decoded
+    counters = [d.counters for d in decoded]
+    calls = sum(c.calls for c in counters)
+    spent = sum(c.time_ns for c in counters)
+    if not decoded:
+        return FunctionReport(
+            subject.name,
+            subject.filename,
+            subject.line,
+            _source_line(None, subject.filename, subject.line),
+            subject.role,
+            subject.reason,
+            subject.reason_line,
+            "Python" if subject.reason is not None else "O0",
+            subject.reason or "not entered yet",
+            0,
+            subject.python_calls,
+            subject.python_time_ns,
+            0,
+            0,
+            (),
+            (),
+            (),
+            0,
+        )
+    function = decoded[0].function
+    python = _python_lines(decoded)
+    loops = _loops(decoded, settings)
+    passes = sum(loop.iterations for loop in loops)
+    watches = [d.watch for d in decoded if d.watch is not None]
+    return FunctionReport(
+        subject.name,
+        subject.filename,
+        subject.line,
+        _source_line(function, function.filename, _head_line(function)),
+        subject.role,
+        subject.reason,
+        subject.reason_line,
+        "O0",
+        unmet(settings, entries=calls, back_edges=passes, time_ns=spent, blocked=_blocked(python)),
+        calls,
+        subject.python_calls,
+        spent + subject.python_time_ns,
+        len(function.instructions),
+        sum(map(executed, decoded)),
+        loops,
+        python,
+        _signatures(decoded),
+        sum(w.entry.others for w in watches),
+    )
+
+
+def _blocked(python: Sequence[PythonLine]) -> str:
+    if not python:
+        return ""
+    lines = sorted({p.line for p in python if p.line is not None})
+    shown = ", ".join(map(str, lines[:3])) + (" ..." if len(lines) > 3 else "")
+    return (
+        f"line{'s' if len(lines) > 1 else ''} {shown} run{'' if len(lines) > 1 else 's'} as Python"
+        if lines
+        else ("parts of it run as Python")
+    )
+
+
+def _loops(decoded: Sequence[Decoded], settings: Settings) -> tuple[LoopReport, ...]:
+    function, flow = decoded[0].function, decoded[0].flow
+    out = []
+    for row in flow.loops:
+        counts = [d.counters.loops[row.loop] for d in decoded]
+        entries = sum(c.entries for c in counts)
+        iterations = sum(c.iterations for c in counts)
+        spent = sum(c.time_ns for c in counts)
+        line = function.line_of(row.start)
+        blocked = _blocked(_python_lines(decoded, row.start, row.stop))
+        out.append(
+            LoopReport(
+                row.loop,
+                line,
+                _source_line(function, function.filename, line),
+                row.depth,
+                entries,
+                iterations,
+                spent,
+                "O0",
+                unmet(settings, entries=entries, back_edges=iterations, time_ns=spent, blocked=blocked),
+                _live_ins(decoded, row.loop),
+            )
+        )
+    return tuple(out)
+
+
+def _live_ins(decoded: Sequence[Decoded], loop: int) -> dict[str, str]:
+    records = [r for d in decoded if d.watch is not None for r in d.watch.loops[loop].records()]
+    best = max(records, key=lambda r: r.seen.entries, default=None)
+    if best is None:
+        return {}
+    texts = best.learned_texts()
+    # What has no name in the source (an iterator) means nothing to its reader.
+    return {live.name: texts[live.register] for live in best.live_ins if live.name != f"R{live.register}"}
+
+
+def _python_lines(decoded: Sequence[Decoded], start: int = 0, stop: int | None = None) -> tuple[PythonLine, ...]:
+    function = decoded[0].function
+    total: dict[int, tuple[int, int]] = {}
+    for d in decoded:
+        for index, (count, spent) in d.counters.python.items():
+            if start <= index <= (len(function.instructions) if stop is None else stop):
+                old = total.get(index, (0, 0))
+                total[index] = (old[0] + count, old[1] + spent)
+    # A line may hold several such instructions for one reason.
+    merged: dict[tuple[int | None, str], tuple[int, int]] = {}
+    for index, (count, spent) in total.items():
+        key = (function.line_of(index), function.instructions[index].reason)
+        old = merged.get(key, (0, 0))
+        merged[key] = (old[0] + count, old[1] + spent)
+    return tuple(
+        PythonLine(line, _source_line(function, function.filename, line), reason, count, spent)
+        for (line, reason), (count, spent) in sorted(merged.items(), key=lambda item: (item[0][0] or 0, item[0][1]))
+    )
+
+
+def _signatures(decoded: Sequence[Decoded]) -> tuple[SignatureReport, ...]:
+    out: dict[str, SignatureReport] = {}
+    for d in decoded:
+        if d.watch is None:
+            continue
+        tokens = declared_tokens(d.program, d.function)
+        for record in d.watch.entry.records():
+            texts = record.learned_texts(tokens)
+            arguments = {live.name: texts[live.register] for live in record.live_ins}
+            text = record.text()
+            before = out.get(text)
+            entries = record.seen.entries + (before.entries if before is not None else 0)
+            # Of two forms of one function the busier one shows its ranges.
+            busier = before is not None and before.entries > record.seen.entries
+            out[text] = SignatureReport(text, entries, before.arguments if busier and before else arguments)
+    return tuple(sorted(out.values(), key=lambda s: -s.entries))
+
+
+def _head_line(function: Function) -> int:
+    """The line of the `def`, which may be below decorators."""
+    lines = (function.source or "").splitlines()
+    for i, text in enumerate(lines):
+        if text.lstrip().startswith(("def ", "async def ", "lambda")):
+            return function.first_line + i
+    return function.first_line
+
+
+def _source_line(function: Function | None, filename: str, line: int | None) -> str:
+    if line is None:
+        return ""
+    if function is not None and function.source is not None:
+        lines = function.source.splitlines()
+        if 0 <= line - function.first_line < len(lines):
+            return lines[line - function.first_line].strip()
+    return linecache.getline(filename, line).strip()

@@ -34,6 +34,13 @@ _CALLS: Final = CounterLayout.CALLS
 _TIME: Final = CounterLayout.TIME
 # Until this many frames no question is asked about the recursion limit.
 _UNCHECKED_DEPTH: Final = 40
+
+
+class _NoContext:
+    """The one instance says that no context is to be restored; None is a context too."""
+
+
+_NO_CONTEXT: Final = _NoContext()
 # In place of a block number: an exception is on its way.
 _RAISING: Final = -4
 
@@ -129,7 +136,8 @@ def _execute(
     began = 0
     raising: BaseException | None = None
     pending: BaseException | None
-    context: BaseException | None = None
+    # What `raising` had as `__context__`: raising it here must not change that, not even where it was None.
+    context: BaseException | None | _NoContext = _NO_CONTEXT
     if entering:
         raising = frame[entering[0].exception]
         if not isinstance(raising, BaseException):
@@ -190,8 +198,8 @@ def _execute(
                     raise InternalError(f"a block of {decoded!r} returned {block}", stage="interp")
         except BaseException as caught:
             pending = None
-            if context is not None:
-                caught.__context__, context = context, None
+            if not isinstance(context, _NoContext):
+                caught.__context__, context = context, _NO_CONTEXT
             handler: TryRange | None
             if entering:
                 handler, inner = entering[0], entering[1:]

@@ -174,7 +174,7 @@ def spell(
     positional = list(spelling.parameters)
     for word in positional:
         name = word.removeprefix("*")
-        if name not in values or (values[name] is None and name in own):
+        if name not in values:
             break
         args.append(values.pop(name))
     values = {name: value for name, value in values.items() if value is not None or name in own}
@@ -200,7 +200,7 @@ def _check(row: Operator, sample: Sample) -> Any:
     try:
         with quiet():
             real = invoke(row, sample, sample.operands)
-    except (TypeError, ValueError, IndexError, OverflowError) as error:
+    except (TypeError, ValueError, IndexError, OverflowError, ZeroDivisionError) as error:
         real = error
     bound = _bind(row, index, types, sample.attributes)
     try:
@@ -274,6 +274,9 @@ class _Data:
         if isinstance(dim, int):
             return dim == size
         upper = self.uppers.get(dim)
+        if upper is None:
+            # An expression of them: nothing is known of its value.
+            return bool(_symbols_of(dim)) and all(s in self.uppers for s in _symbols_of(dim))
         return upper is not None and size <= upper and self.sizes.setdefault(dim, size) == size
 
 
@@ -475,7 +478,8 @@ def assert_close(got: Any, want: Any, ulp: float, dtype: Any = None, scale: Any 
         want = np.asarray(want, dtype=np.longdouble)
         rounded = want.astype(np.float64).astype(dtype.numpy).astype(np.longdouble)
         info = dtype.finfo
-        unit = np.maximum(np.abs(want), np.asarray(scale, dtype=np.longdouble) if np.any(scale != 1.0) else 0)
+        size = np.asarray(scale, dtype=np.longdouble) if np.any(scale != 1.0) else np.longdouble(0)
+        unit = np.maximum(np.abs(want), np.where(np.isfinite(size), size, 0))
         unit = np.where(np.isfinite(unit), unit, 0)
         spacing = np.maximum(unit * np.longdouble(float(info.eps)), np.longdouble(float(info.smallest_subnormal)))
         fine = (wide == rounded) | (np.isnan(wide) & np.isnan(rounded)) | (np.abs(wide - want) <= ulp * spacing)

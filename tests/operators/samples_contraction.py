@@ -229,7 +229,7 @@ def trace(rng):
 
 
 def _sum_of_products(dtype, *factors):
-    """The sum over the last axis of factors that broadcast: modulo the integer type, or within a reordered sum's bound."""
+    """The sum over the last axis of factors that broadcast: modulo 2**bits, or within the bound of a reordered sum."""
     dtype = np.dtype(dtype)
     if dtype.kind == "b":
         terms = factors[0].astype(bool)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import operator as python_operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +22,7 @@ from tiercel.operators.layout import Layout, k_order
 from tiercel.operators.table import Call, DTypeRule, KindRule, LayoutRule, ShapeRule, shape_of
 from tiercel.operators.types import (
     ArrayType,
+    ListType,
     NotStatic,
     NpScalarType,
     PyBoolType,
@@ -29,6 +30,7 @@ from tiercel.operators.types import (
     PyFloatType,
     PyIntType,
     Shape,
+    TupleType,
     Type,
 )
 from tiercel.shapes import DimLike, broadcast_shapes
@@ -204,8 +206,12 @@ def dtype_real_float_common(call: Call) -> DType:
     return dtype if dtype.is_float else float64
 
 
-def common_dtype(operands: Sequence[Any]) -> DType:
+def common_dtype(operands: Sequence[Any], *, wraps: bool = False) -> DType:
     """`np.result_type` of operand types, Python scalars being weak.
+
+    Args:
+        operands: their types.
+        wraps: Python ints beyond the dtype are converted as C does.
 
     Raises:
         DTypeError: NumPy finds none.
@@ -215,16 +221,16 @@ def common_dtype(operands: Sequence[Any]) -> DType:
     if isinstance(found, str):
         raise DTypeError(found)
     for t in operands:
-        if isinstance(t, PyIntType) and isinstance(t.value, int):
+        if isinstance(t, PyIntType) and isinstance(t.value, int) and not wraps:
             check_int_range(t.value, found)
     return found
 
 
-def dtype_common(*positions: int) -> DTypeRule:
-    """`np.result_type` of the operands (concatenate, where), Python scalars being weak; positions default to all."""
+def dtype_common(*positions: int, wraps: bool = False) -> DTypeRule:
+    """`common_dtype` of the operands at these positions; default all."""
 
     def rule(call: Call) -> DType:
-        return common_dtype([call.operand(p) for p in positions] if positions else call.operands)
+        return common_dtype([call.operand(p) for p in positions] if positions else call.operands, wraps=wraps)
 
     return rule
 
@@ -333,11 +339,17 @@ def reduce_dims(shape: Shape, axes: Sequence[int], keepdims: object) -> Shape:
     return tuple(d for i, d in enumerate(shape) if i not in axes)
 
 
-def shape_reduce(*, needs_element: bool = False) -> ShapeRule:
-    """Without the reduced axes (1 with keepdims). `needs_element`: there is no identity, an empty reduction raises."""
+def shape_reduce(*, needs_element: bool = False, scalar_axis: bool = True) -> ShapeRule:
+    """Without the reduced axes (1 with keepdims).
+
+    Args:
+        needs_element: there is no identity, an empty reduction raises.
+        scalar_axis: a rank-0 operand accepts axis 0 and -1.
+    """
 
     def rule(call: Call) -> Shape:
-        shape, axes = call.shape(0), reduced_axes(call)
+        shape = call.shape(0)
+        axes = reduced_axes(call) if scalar_axis else normalized_axes(call["axis"], len(shape))
         out = reduce_dims(shape, axes, call["keepdims"])
         if needs_element and any(shape[a] == 0 for a in axes) and all(isinstance(d, int) and d > 0 for d in out):
             raise ShapeError(f"zero-size array to reduction operation {call.operator.name} which has no identity")
@@ -397,10 +409,15 @@ def layout_part(call: Call, shape: Shape) -> Layout:
 
 def layout_reduce(call: Call, shape: Shape) -> Layout:
     """The kept axes in the order they have in operand 0."""
+    return reduced_layout(call, shape, call.layout(0))
+
+
+def reduced_layout(call: Call, shape: Shape, layout: Layout) -> Layout:
+    """The kept axes in the order they have in an array of operand 0's shape and this layout."""
     if len(shape) <= 1:
         return Layout.c(len(shape))
     source = call.shape(0)
-    order = k_order([(source, call.layout(0))], source, call.facts).order
+    order = k_order([(source, layout)], source, call.facts).order
     if order is None:
         return Layout.unknown()
     if len(shape) == len(source):
@@ -415,9 +432,20 @@ def layout_reduce(call: Call, shape: Shape) -> Layout:
 _WRAPPERS: Final = ("ndarray", "Tensor", "torch")
 
 
+def _arrays(types: Sequence[Any]) -> Iterator[ArrayType]:
+    """The array types among some types, those in tuples and lists included."""
+    for t in types:
+        if isinstance(t, ArrayType):
+            yield t
+        elif isinstance(t, TupleType | ListType):
+            yield from _arrays(t.items or ())
+        elif isinstance(t, tuple | list):
+            yield from _arrays(t)
+
+
 def combine_wrapper(call: Call) -> str:
     """The class of the result: any torch operand gives torch, else any Tensor gives Tensor, else ndarray."""
-    wrappers = [t.wrapper for t in call.operands if isinstance(t, ArrayType)]
+    wrappers = [t.wrapper for t in _arrays(call.types)]
     return max(wrappers, key=_WRAPPERS.index, default="ndarray")
 
 
@@ -427,7 +455,7 @@ def combine_device(call: Call) -> str:
     Raises:
         NotStatic: they are on different ones.
     """
-    devices = {t.device for t in call.operands if isinstance(t, ArrayType)}
+    devices = {t.device for t in _arrays(call.types)}
     if len(devices) > 1:
         raise NotStatic(f"operands are on different devices: {', '.join(sorted(devices))}")
     return devices.pop() if devices else "cpu"

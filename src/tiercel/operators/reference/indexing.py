@@ -25,6 +25,7 @@ __all__ = [
     "one_hot",
     "scatter",
     "scatter_nd",
+    "searchsorted",
     "topk",
 ]
 
@@ -126,7 +127,7 @@ def index_put(x: Any, indices: Sequence[Any], values: Any, accumulate: bool = Fa
     """
     x = np.asarray(x)
     key = tuple(np.asarray(i) if isinstance(i, list) else i for i in indices)
-    return _put(x, key, values, "add" if accumulate else None)
+    return _put(x, key, np.asarray(values), "add" if accumulate else None)
 
 
 def masked_fill(x: Any, mask: Any, value: Any) -> NDArray[Any]:
@@ -206,6 +207,11 @@ def topk(
         order = np.argsort(x, axis=axis, kind="stable")
     positions = np.array(np.take(order, np.arange(k), axis=axis), np.int64, order="C")
     return np.array(np.take_along_axis(x, positions, axis=axis), order="C"), positions
+
+
+def searchsorted(x: Any, v: Any, sorter: Any = None, side: Any = "left") -> Any:
+    """Return `np.searchsorted`, its operands first."""
+    return np.searchsorted(x, v, side, sorter)
 
 
 def _put(x: NDArray[Any], key: tuple[Any, ...], values: Any, reduce: str | None) -> NDArray[Any]:

@@ -5,4 +5,4 @@ from __future__ import annotations
 from typing import Final
 
 # In this order they appear in the documentation, and the first row that has a spelling owns it.
-MODULES: Final = ("arithmetic", "mathematics", "reductions", "normalisation", "movement", "contraction")
+MODULES: Final = ("arithmetic", "mathematics", "reductions", "normalisation", "movement", "contraction", "indexing")

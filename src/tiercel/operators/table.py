@@ -308,7 +308,7 @@ def function(path: str, signature: str, **fixed: object) -> Spelling:
 def method(name: str, signature: str, **fixed: object) -> Spelling:
     """A method of ndarray; the first word of the signature is the receiver."""
     positional, keywords = _read_signature(signature)
-    keywords.pop(signature.split()[0].partition("=")[0], None)
+    keywords.pop(signature.split(maxsplit=1)[0].partition("=")[0], None)
     return Spelling("method", name, positional, keywords, fixed)
 
 
@@ -378,7 +378,8 @@ def same_if(operand: int) -> Alias:
 @dataclass(frozen=True, slots=True)
 class Effect:
     """What a call does besides returning: "pure" nothing, "writes" the elements of these operands, "random" advances a
-    hidden random state (no row of ours does; numpy.random functions)."""
+    hidden random state (no row of ours does; numpy.random functions).
+    """
 
     kind: Literal["pure", "writes", "random"]
     operands: tuple[int, ...] = ()
@@ -404,24 +405,27 @@ def random_state() -> Effect:
 class Exactness:
     """How far a compiled form may be from the reference.
 
-    "exact": equal bits. "bounded": `ulp` units in the last place of the result's dtype (integers and bools: equal).
-    "reordered": a sum or product whose terms may be added in another order; |error| <= c * eps * n * sum of |terms|
-    with n the number of terms, in the accumulator's dtype.
+    "exact": equal bits. "bounded": `ulp` units in the last place of the result's dtype (integers and bools: equal), at the
+    result, or with `of` "operand" at the larger of the result and the operands (where the result comes from a
+    cancellation). "reordered": a sum or product whose terms may be added in another order; |error| <= c * eps * n * sum of
+    |terms| with n the number of terms, in the accumulator's dtype.
     """
 
     kind: Literal["exact", "bounded", "reordered"]
     ulp: float | None = None
+    of: Literal["result", "operand"] = "result"
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.ulp:g} ULP" if self.ulp is not None else self.kind
+        text = f"{self.kind} {self.ulp:g} ULP" if self.ulp is not None else self.kind
+        return text if self.of == "result" else f"{text} of the operand"
 
 
 EXACT: Final = Exactness("exact")
 
 
-def bounded(ulp: float) -> Exactness:
+def bounded(ulp: float, of: Literal["result", "operand"] = "result") -> Exactness:
     """Within `ulp` units in the last place."""
-    return Exactness("bounded", ulp)
+    return Exactness("bounded", ulp, of)
 
 
 def reordered() -> Exactness:

@@ -84,7 +84,9 @@ def erfc(x: Any) -> Any:
 
 
 def gelu(x: Any, approximate: str = "none") -> Any:
-    """`0.5 * x * erfc(-x / sqrt(2))`; "tanh": `0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))`.
+    """`0.5 * x * erfc(-x / sqrt(2))`; "tanh": `x * sigmoid(sqrt(8 / pi) * (x + 0.044715 * x**3))`.
+
+    The second is `0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))` without its cancellation for negative x.
 
     Raises:
         ValueError: `approximate` is neither "none" nor "tanh".
@@ -95,7 +97,7 @@ def gelu(x: Any, approximate: str = "none") -> Any:
         raise ValueError(f'gelu: approximate must be "none" or "tanh", got {approximate!r}')
     dtype = operand_dtype("gelu", x)
     x = widen(x, dtype)
-    return narrow(0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi).astype(x.dtype) * (x + 0.044715 * x * x * x))), dtype)
+    return narrow(x * _sigmoid(float(np.sqrt(8 / np.pi)) * (x + 0.044715 * x * x * x)), dtype)
 
 
 def _through_float64(name: str, x: Any, function: Callable[[Any], Any]) -> Any:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tiercel.dtypes import as_dtype
+from tiercel.operators.reference.numerics import empty_like_result
 
 __all__ = ["fma"]
 
@@ -36,10 +37,10 @@ def fma(x: Any, y: Any, z: Any) -> Any:
         a, b, c = (np.asarray(v, dtype=dtype.numpy) for v in operands)
         return a * b + c
     wide = [_as_float64(v) for v in operands]
-    if dtype.itemsize < 8:
-        total = _odd_sum(wide[0] * wide[1], wide[2])
-        return np.asarray(total).astype(dtype.numpy)[()]
-    return _fma64(*wide)
+    total = _odd_sum(wide[0] * wide[1], wide[2]) if dtype.itemsize < 8 else _fma64(*wide)
+    out = empty_like_result(dtype.numpy, *operands)
+    out[...] = total
+    return out[()] if not out.ndim else out
 
 
 def _as_float64(v: Any) -> Any:

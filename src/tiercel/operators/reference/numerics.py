@@ -12,7 +12,7 @@ import numpy as np
 
 from tiercel.dtypes import DType, as_dtype, float64
 
-__all__ = ["computing_dtype", "narrow", "operand_dtype", "widen"]
+__all__ = ["computing_dtype", "empty_like_result", "narrow", "operand_dtype", "widen"]
 
 
 def operand_dtype(name: str, *operands: Any) -> DType:
@@ -53,3 +53,13 @@ def narrow(x: Any, dtype: DType) -> Any:
     if isinstance(x, np.ndarray) and not x.ndim:
         x = x[()]
     return x if x.dtype == dtype.numpy else x.astype(dtype.numpy)
+
+
+def empty_like_result(dtype: np.dtype[Any], *operands: Any) -> Any:
+    """An uninitialised array as a ufunc on these operands would allocate its result: broadcast shape, axis order kept."""
+    return np.nditer(
+        [*operands, None],
+        flags=["zerosize_ok", "external_loop", "buffered", "delay_bufalloc"],
+        op_flags=[*([["readonly"]] * len(operands)), ["writeonly", "allocate"]],
+        op_dtypes=[*([None] * len(operands)), dtype],
+    ).operands[-1]

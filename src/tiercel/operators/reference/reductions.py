@@ -20,52 +20,54 @@ __all__ = ["cumprod", "cumsum", "logsumexp", "mean", "norm", "prod", "std", "sum
 _HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
 
-def _accumulate_wide(function: Callable[..., Any], x: Any, axis: Any, dtype: Any, **more: Any) -> Any:
+def _accumulate_wide(function: Callable[..., Any], ufunc: np.ufunc, x: Any, axis: Any, dtype: Any, **more: Any) -> Any:
     x = x if isinstance(x, np.ndarray | np.generic) else np.asarray(x)
     given = None if dtype is None else as_dtype(dtype).numpy
     result = given or x.dtype
-    if result in _HALVES:
-        wide = function(x, axis=axis, dtype=np.float32, **more)
-        return wide.astype(result)
-    return function(x, axis=axis, dtype=given, **more)
+    if result not in _HALVES:
+        return function(x, axis=axis, dtype=given, **more)
+    # Refuses what NumPy refuses: bfloat16 sums of wider integers.
+    ufunc.resolve_dtypes((result, x.dtype, None), signature=(result, None, result), casting="unsafe")
+    wide = function(x, axis=axis, dtype=np.float32, **more)
+    return wide.astype(result)
 
 
 def sum_(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """`np.sum`."""
-    return _accumulate_wide(np.sum, x, axis, dtype, keepdims=keepdims)
+    return _accumulate_wide(np.sum, np.add, x, axis, dtype, keepdims=keepdims)
 
 
 def prod(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """`np.prod`."""
-    return _accumulate_wide(np.prod, x, axis, dtype, keepdims=keepdims)
+    return _accumulate_wide(np.prod, np.multiply, x, axis, dtype, keepdims=keepdims)
 
 
 def mean(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """`np.mean`."""
-    return _accumulate_wide(np.mean, x, axis, dtype, keepdims=keepdims)
+    return _accumulate_wide(np.mean, np.add, x, axis, dtype, keepdims=keepdims)
 
 
 def var(x: Any, axis: Any = None, dtype: Any = None, ddof: Any = 0, keepdims: bool = False) -> Any:
     """`np.var`."""
-    return _accumulate_wide(np.var, x, axis, dtype, ddof=ddof, keepdims=keepdims)
+    return _accumulate_wide(np.var, np.add, x, axis, dtype, ddof=ddof, keepdims=keepdims)
 
 
 def std(x: Any, axis: Any = None, dtype: Any = None, ddof: Any = 0, keepdims: bool = False) -> Any:
     """`np.std`."""
-    return _accumulate_wide(np.std, x, axis, dtype, ddof=ddof, keepdims=keepdims)
+    return _accumulate_wide(np.std, np.add, x, axis, dtype, ddof=ddof, keepdims=keepdims)
 
 
 def cumsum(x: Any, axis: Any = None, dtype: Any = None) -> Any:
     """`np.cumsum`."""
-    return _accumulate_wide(np.cumsum, x, axis, dtype)
+    return _accumulate_wide(np.cumsum, np.add, x, axis, dtype)
 
 
 def cumprod(x: Any, axis: Any = None, dtype: Any = None) -> Any:
     """`np.cumprod`."""
-    return _accumulate_wide(np.cumprod, x, axis, dtype)
+    return _accumulate_wide(np.cumprod, np.multiply, x, axis, dtype)
 
 
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A002 (NumPy's name)
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """`np.linalg.norm`."""
     x = np.asarray(x)
     if x.dtype == np.float16:

@@ -33,7 +33,6 @@ from tiercel.operators.table import (
 )
 from tiercel.operators.types import ArrayType, NotStatic, PyIntType, Type, is_python_scalar
 
-
 # ---- clip ------------------------------------------------------------------------------------------------------------
 # As numpy/_core/_methods.py: a Python int at or beyond an integer dtype's end is no bound at all.
 
@@ -77,16 +76,10 @@ def _dtype_round(call: Call) -> DType:
 
 
 def _layout_round(call: Call, shape: Shape) -> Layout:
-    dtype = rules.dtype_of(call.operand(0))
-    if dtype.is_integer and _decimals(call) >= 0:
-        return call.layout(0)
-    return rules.layout_k(call, shape) if _decimals(call) == 0 else rules.layout_f_or_c(call, shape)
-
-
-def _result_round(call: Call) -> Alias:
-    x = call.operand(0)
-    integer = rules.dtype_of(x).is_integer and isinstance(x, ArrayType) and x.rank > 0
-    return same(0) if integer and _decimals(call) >= 0 else FRESH
+    decimals = _decimals(call)
+    if rules.dtype_of(call.operand(0)).is_integer and decimals >= 0:
+        return rules.layout_copy_k(call, shape)
+    return rules.layout_k(call, shape) if decimals == 0 else rules.layout_f_or_c(call, shape)
 
 
 # ---- parts of complex numbers ----------------------------------------------------------------------------------------
@@ -115,18 +108,20 @@ def _layout_imag(call: Call, shape: Shape) -> Layout:
 
 
 def _result_real(call: Call) -> Alias:
+    if not isinstance(call.types[0], ArrayType):
+        return FRESH
     return view(0) if _is_complex(call) else same(0)
 
 
 def _result_imag(call: Call) -> Alias:
-    return view(0) if _is_complex(call) else FRESH
+    return view(0) if _is_complex(call) and isinstance(call.types[0], ArrayType) else FRESH
 
 
 def _result_conj(call: Call) -> Alias:
-    # The method returns a real array itself; the ufunc copies.
-    x = call.operand(0)
-    own = call.spelling.kind == "method" and isinstance(x, ArrayType) and not x.dtype.is_complex
-    return same(0) if own else FRESH
+    # The method returns a real array itself; the ufunc copies, and so does the method for types foreign to NumPy.
+    x = call.types[0]
+    own = call.spelling.kind == "method" and isinstance(x, ArrayType)
+    return same(0) if own and not x.dtype.is_complex and x.dtype.name != "bfloat16" else FRESH
 
 
 def _dtype_conj(call: Call) -> DType:
@@ -148,7 +143,8 @@ def _dtype_angle(call: Call) -> DType:
     dtype = rules.dtype_of(call.operand(0))
     if dtype.is_complex:
         return dtype.real
-    return rules.apply_ufunc(np.arctan2, (rules.strong(call.operand(0)),) * 2)[0]
+    # np.angle calls arctan2(0, x).
+    return rules.apply_ufunc(np.arctan2, (PyIntType(0), rules.strong(call.operand(0))))[0]
 
 
 # ---- casts -----------------------------------------------------------------------------------------------------------
@@ -172,7 +168,7 @@ def _layout_cast(call: Call, shape: Shape) -> Layout:
 
 
 def _cast(x: Any, dtype: Any, copy: bool = True) -> Any:
-    x = x if isinstance(x, np.ndarray | np.generic) else np.asarray(x)
+    x = x if isinstance(x, np.ndarray | np.generic) else np.asarray(x)[()]
     return x.astype(as_dtype(dtype).numpy, copy=copy)
 
 
@@ -189,8 +185,8 @@ ROWS = (
     ufunc("log2", np.log2, bounded(2), "logarithm to base 2"),
     ufunc("log10", np.log10, bounded(2), "logarithm to base 10"),
     ufunc("log1p", np.log1p, bounded(2), "log(1 + x), accurate near 0"),
-    ufunc("logaddexp", np.logaddexp, bounded(3), "log(exp(x) + exp(y))"),
-    ufunc("logaddexp2", np.logaddexp2, bounded(3), "log2(2**x + 2**y)"),
+    ufunc("logaddexp", np.logaddexp, bounded(3, "operand"), "log(exp(x) + exp(y))"),
+    ufunc("logaddexp2", np.logaddexp2, bounded(3, "operand"), "log2(2**x + 2**y)"),
     # Roots and powers.
     ufunc("sqrt", np.sqrt, EXACT, "square root"),
     ufunc("cbrt", np.cbrt, bounded(2), "cube root"),
@@ -232,7 +228,6 @@ ROWS = (
             method("round", "x decimals !out"),
         ),
         layout=_layout_round,
-        result=_result_round,
     ),
     elementwise(
         "clip",
@@ -299,13 +294,12 @@ ROWS = (
     elementwise(
         "where",
         np.where,
-        rules.dtype_common(1, 2),
+        rules.dtype_common(1, 2, wraps=True),
         EXACT,
-        "x where the condition is not zero, else y",
+        "x where the condition is not zero, else y; a Python int wraps to the result's dtype",
         operands="condition x y",
         spellings=(function("numpy.where", "condition x y /"),),
         kind=rules.kind_array,
-        may_fail=("range",),
     ),
     Operator(
         name="astype",
@@ -337,7 +331,7 @@ ROWS = (
         "gelu",
         activation.gelu,
         rules.dtype_real_float,
-        bounded(6),
+        bounded(6, "operand"),
         'x * (1 + erf(x / sqrt 2)) / 2; approximate="tanh": x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x**3))) / 2',
         attributes={"approximate": "none"},
     ),

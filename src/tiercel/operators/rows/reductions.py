@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tiercel.dtypes import DType, float64, int64
+from tiercel.dtypes import DType, bool_, float64, int64
 from tiercel.errors import ShapeError
 from tiercel.operators import rules
 from tiercel.operators.families import reduction
@@ -20,7 +20,6 @@ from tiercel.operators.table import (
     Lowering,
     Operator,
     Shape,
-    bounded,
     function,
     method,
     parameters,
@@ -31,12 +30,20 @@ from tiercel.shapes import product
 
 
 def _dtype_mean(call: Call) -> DType:
+    # The sum is taken in this dtype; it refuses what it refuses there.
     given = rules.attribute_dtype(call)
-    return given or rules.dtype_float(call)
+    return rules.dtype_float(call) if given is None else rules.dtype_reduce(np.add)(call)
 
 
 def _dtype_var(call: Call) -> DType:
-    return _dtype_mean(call).real
+    given, own = rules.attribute_dtype(call), rules.dtype_float(call)
+    if given is None:
+        return own.real
+    if not given.is_float or own.is_complex:
+        raise NotStatic(
+            "a variance in an integer or complex dtype, or of complex numbers in a given dtype, is left to NumPy"
+        )
+    return rules.dtype_reduce(np.add)(call)
 
 
 def _dtype_norm(call: Call) -> DType:
@@ -83,10 +90,17 @@ def _layout_running(call: Call, shape: Shape) -> Layout:
 
 
 def _kind_count(call: Call, dtype: DType, shape: Shape, layout: Layout) -> Type:
-    # Without an axis NumPy counts in C and returns a Python int.
-    if call["axis"] is None and not call["keepdims"]:
+    # Without an axis NumPy counts in C; before 2.3 that gave a Python int.
+    if call["axis"] is None and not call["keepdims"] and type(np.count_nonzero(())) is int:
         return PyIntType()
     return rules.kind_numpy(call, dtype, shape, layout)
+
+
+def _layout_count(call: Call, shape: Shape) -> Layout:
+    # NumPy sums x.astype(bool, copy=False).
+    copied = rules.dtype_of(call.operand(0)) is not bool_
+    layout = rules.layout_copy_k(call, call.shape(0)) if copied else call.layout(0)
+    return rules.reduced_layout(call, shape, layout)
 
 
 def _running(name: str, ufunc: np.ufunc, implementation: Any, doc: str) -> Operator:
@@ -147,6 +161,7 @@ ROWS = (
         reordered(),
         "arithmetic mean; integers as float64; NaN with a warning if empty",
         attributes={"dtype": None},
+        shape=rules.shape_reduce(scalar_axis=False),
         spellings=(
             function("numpy.mean", "a=x axis dtype !out keepdims * !where"),
             method("mean", "x axis dtype !out keepdims * !where"),
@@ -159,6 +174,7 @@ ROWS = (
         reordered(),
         "mean of |x - mean(x)|**2, the divisor less ddof",
         attributes={"dtype": None, "ddof": 0},
+        shape=rules.shape_reduce(scalar_axis=False),
         spellings=_spellings(_SPREAD, "var"),
     ),
     reduction(
@@ -168,6 +184,7 @@ ROWS = (
         reordered(),
         "square root of var",
         attributes={"dtype": None, "ddof": 0},
+        shape=rules.shape_reduce(scalar_axis=False),
         spellings=_spellings(_SPREAD, "std"),
     ),
     reduction(
@@ -240,9 +257,10 @@ ROWS = (
         np.count_nonzero,
         rules.dtype_fixed(int64),
         EXACT,
-        "number of elements that are not zero; a Python int without axis",
+        "number of elements that are not zero",
         spellings=(function("numpy.count_nonzero", "a=x axis * keepdims"),),
         kind=_kind_count,
+        layout=_layout_count,
     ),
     _running("cumsum", np.add, reference.cumsum, "running sum along axis, of the flattened array without one"),
     _running("cumprod", np.multiply, reference.cumprod, "running product along axis"),

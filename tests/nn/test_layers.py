@@ -146,7 +146,7 @@ def sigmoid(v):
 ACTIVATIONS = [
     (nn.ReLU(), lambda v: np.where(v > 0, v, 0)),
     (nn.LeakyReLU(0.1), lambda v: np.where(v > 0, v, 0.1 * v)),
-    (nn.GELU(), lambda v: np.vectorize(lambda s: s * 0.5 * math.erfc(-s / math.sqrt(2)), otypes=[float])(v)),
+    (nn.GELU(), np.vectorize(lambda s: s * 0.5 * math.erfc(-s / math.sqrt(2)), otypes=[float])),
     (nn.GELU("tanh"), lambda v: 0.5 * v * (1 + np.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3)))),
     (nn.SiLU(), lambda v: v * sigmoid(v)),
     (nn.Sigmoid(), sigmoid),

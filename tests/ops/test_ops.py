@@ -62,9 +62,9 @@ def test_dir_and_all():
 
 def test_an_unknown_operator_suggests_the_nearest():
     with pytest.raises(AttributeError, match="no operator 'sigmiod'; did you mean 'sigmoid'"):
-        ops.sigmiod  # noqa: B018
+        ops.sigmiod
     with pytest.raises(AttributeError, match="did you mean 'MatMul'"):
-        ops.MatMull  # noqa: B018
+        ops.MatMull
     assert not hasattr(ops, "zzz")
 
 

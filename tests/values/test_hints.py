@@ -377,11 +377,14 @@ def test_unions():
 
 
 def test_a_failed_alternative_binds_nothing():
-    hints = Annotated[np.ndarray, spec("A", "A", 9)] | Annotated[np.ndarray, spec("B", "A")]
-
-    def f(x: hints, y: Annotated[np.ndarray, spec("A")]) -> None: ...
+    def f(
+        x: Annotated[np.ndarray, spec("A", 9)] | Annotated[np.ndarray, spec("B", "A")],
+        y: Annotated[np.ndarray, spec("A")],
+    ) -> None: ...
 
     specs_of(f).check((ones(4, 3), ones(3)))
+    with pytest.raises(ShapeError, match="A = 3, as x dimension 1"):
+        specs_of(f).check((ones(4, 3), ones(4)))
 
 
 def test_optional_names_bind_only_when_given():

@@ -26,6 +26,7 @@ from tiercel.bytecode.constants import ConstantPool
 from tiercel.bytecode.instructions import OPCODES, Instruction, Opcode
 from tiercel.bytecode.passes import drop_unused_constants, run_passes
 from tiercel.bytecode.program import PARAMETER_KINDS, Function, Parameter, Program, Span, Variable, home_locations
+from tiercel.bytecode.tokens import settle
 from tiercel.bytecode.verify import verify as verify_program
 from tiercel.errors import BytecodeError
 from tiercel.shapes import Facts, TensorDescriptor
@@ -78,6 +79,7 @@ class Builder:
 
     def token(self, descriptor: TensorDescriptor) -> int:
         """Return the index of a declared token; equal ones share one."""
+        descriptor = settle(descriptor)
         if descriptor not in self.tokens:
             self.tokens.append(descriptor)
         return self.tokens.index(descriptor)

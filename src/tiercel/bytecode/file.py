@@ -34,6 +34,7 @@ import numpy as np
 from tiercel.bytecode.constants import MAX_INT_BYTES, MAX_NESTING, UNBOUND, ObjectRef, own_constant
 from tiercel.bytecode.encode import decode_instructions, encode_instructions
 from tiercel.bytecode.program import (
+    MAX_SPAN,
     OPTIMISED_AWAY,
     PARAMETER_KINDS,
     Function,
@@ -664,9 +665,12 @@ def _read_tokens(reader: Reader) -> tuple[TensorDescriptor, ...]:
         constraints = tuple([reader.text("a constraint") for _ in range(count)])
         try:
             token = ShapeToken(None if rank is None else tuple(shape))
-            tokens.append(TensorDescriptor(token, dtype, layout, device, constraints))
+            descriptor = TensorDescriptor(token, dtype, layout, device, constraints)
         except (ShapeError, ZeroDivisionError) as e:
             reader.fail(str(e), start)
+        if descriptor.shape_constraint != constraints:
+            reader.fail(f"the constraints {constraints} are not in their fixed form", start)
+        tokens.append(descriptor)
     if used != len(dims):
         reader.fail(f"{len(dims)} size expressions are listed, {used} are used")
     reader.finish()
@@ -713,7 +717,7 @@ def _read_functions(reader: Reader, constants: int, tokens: int) -> tuple[Functi
 def _read_function(reader: Reader, number: int, constants: int, tokens: int) -> Function:
     name = reader.text("the name of a function")
     qualname, filename = reader.text("a qualified name"), reader.text("a file name")
-    first_line = reader.number("a line")
+    first_line = reader.number("a line", MAX_SPAN)
     parameters = tuple([_read_parameter(reader, constants, tokens) for _ in _items(reader, "parameters", 4)])
     free = tuple([reader.text("the name of a cell") for _ in _items(reader, "cells")])
     registers = reader.number("the number of registers")
@@ -773,12 +777,13 @@ def _read_spans(reader: Reader, count: int) -> tuple[Span | None, ...]:
                 reader.fail("a span repeats the one before it; there is none", start)
         else:
             line = reader.signed("a line") + (last[0] if last is not None else 0)
-            col = reader.number("a column")
-            span = (line, col, line + reader.signed("an end line"), reader.number("an end column"))
+            col = reader.number("a column", MAX_SPAN)
+            end_line = line + reader.signed("an end line")
+            span = (line, col, end_line, reader.number("an end column", MAX_SPAN))
             if span == last:
                 reader.fail("a span equals the one before it and must be written as its repetition", start)
-            if not 0 <= line < 1 << 31 or not 0 <= span[2] < 1 << 31:
-                reader.fail(f"line {line} to {span[2]}", start)
+            if not 0 <= line <= end_line < MAX_SPAN:
+                reader.fail(f"a span from line {line} to line {end_line}", start)
         last = span if span is not None else last
         spans.append(span)
     return tuple(spans)

@@ -5,7 +5,7 @@ In: a constant, or a place in a text. Out: the other. The notation is Python's w
 =======================  =====================================================
 `[1:2]`, `[:]`           a slice, also inside tuples: `([:], 0)`
 `complex(1.0, -0.0)`     a complex number by its parts
-`inf`, `nan`             floats; `nan(0x7ff8000000000001)` is a NaN by its bits
+`inf`, `nan`             floats; `nan_0x7ff8000000000001` is a NaN by its bits
 `dtype(float32)`         an `np.dtype`; `DType(float32)` one of Tiercel's
 `@name`, `@'any name'`   an object known by name
 `UNBOUND`                the value of a variable that has none
@@ -160,7 +160,7 @@ def print_literal(value: object) -> str:
     if type(value) is float:
         if math.isnan(value):
             bits = struct.pack("<d", value)
-            return "nan" if bits == _NAN_BITS else f"nan(0x{int.from_bytes(bits, 'little'):016x})"
+            return "nan" if bits == _NAN_BITS else f"nan_0x{int.from_bytes(bits, 'little'):016x}"
         return repr(value)
     if type(value) is complex:
         return f"complex({print_literal(value.real)}, {print_literal(value.imag)})"
@@ -246,16 +246,9 @@ def _parse_word(scanner: Scanner, word: str, negative: bool, start: int) -> Any:
     if word in _WORDS:
         return _WORDS[word]
     if word == "nan":
-        if not scanner.try_text("("):
-            return math.nan
-        bits = scanner.number("the bits of a NaN")
-        scanner.expect(")")
-        if not 0 <= bits < 1 << 64:
-            scanner.fail("a float has 64 bits", start)
-        value: float = struct.unpack("<d", bits.to_bytes(8, "little"))[0]
-        if not math.isnan(value):
-            scanner.fail("these are the bits of no NaN", start)
-        return value
+        return math.nan
+    if word.startswith("nan_0x"):
+        return _parse_nan(scanner, word[6:], start)
     if word == "complex":
         scanner.expect("(")
         real = parse_literal(scanner, MAX_NESTING)
@@ -276,6 +269,15 @@ def _parse_word(scanner: Scanner, word: str, negative: bool, start: int) -> Any:
             scanner.fail(str(e), start)
         return found if word == "DType" else found.numpy
     scanner.fail(f"{word!r} is no constant", start)
+
+
+def _parse_nan(scanner: Scanner, digits: str, start: int) -> float:
+    if not re.fullmatch("[0-9a-f]{16}", digits):
+        scanner.fail("the bits of a NaN are 16 digits", start)
+    value: float = struct.unpack(">d", bytes.fromhex(digits))[0]
+    if not math.isnan(value):
+        scanner.fail("these are the bits of no NaN", start)
+    return value
 
 
 def _parse_number(scanner: Scanner, text: str, start: int) -> int | float:

@@ -22,6 +22,7 @@ from tiercel.errors import BytecodeError
 from tiercel.shapes import Facts, TensorDescriptor
 
 __all__ = [
+    "MAX_SPAN",
     "OPTIMISED_AWAY",
     "PARAMETER_KINDS",
     "UNBOUND",
@@ -39,6 +40,8 @@ __all__ = [
 
 # 1-based line, 0-based UTF-8 column, end line, end column (exclusive), as in `ast`.
 Span: TypeAlias = tuple[int, int, int, int]
+# Lines and columns are below this.
+MAX_SPAN: Final = 10**9
 
 PARAMETER_KINDS: Final = (
     "positional_only",

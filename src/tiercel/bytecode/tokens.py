@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from tiercel.bytecode.literals import Scanner, parse_string
@@ -16,11 +17,13 @@ from tiercel.dtypes import as_dtype
 from tiercel.errors import BytecodeError, DTypeError, ShapeError
 from tiercel.shapes import Facts, TensorDescriptor, parse_token
 
-__all__ = ["make_facts", "parse_descriptor", "print_descriptor"]
+__all__ = ["make_facts", "parse_descriptor", "print_descriptor", "settle"]
 
 _DTYPE: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _DIMS: Final = re.compile(r"\[[^\[\]'\"]*\]")
 _LAYOUT: Final = re.compile(r"\{(\w+)\}", re.ASCII)
+# Each rewriting that changes anything fixes a size or narrows a range; a few suffice.
+_MAX_SETTLING: Final = 8
 _DEVICE: Final = re.compile(r"@(\w+(?::\d+)?)", re.ASCII)
 
 
@@ -33,7 +36,7 @@ def print_descriptor(descriptor: TensorDescriptor) -> str:
     if descriptor.device != "cpu":
         text += f"@{descriptor.device}"
     if descriptor.shape_constraint:
-        text += f" where {', '.join(map(repr, descriptor.shape_constraint))}"
+        text += f" where {' and '.join(map(repr, descriptor.shape_constraint))}"
     return text
 
 
@@ -58,18 +61,36 @@ def parse_descriptor(scanner: Scanner, facts: Facts) -> TensorDescriptor:
     constraints = []
     if scanner.try_text("where"):
         constraints.append(parse_string(scanner, "a constraint"))
-        while scanner.try_text(","):
+        while scanner.try_text("and"):
             constraints.append(parse_string(scanner, "a constraint"))
     try:
-        return TensorDescriptor(
+        found = TensorDescriptor(
             token=parse_token(dims.group(), facts),
             dtype=as_dtype(dtype.group()).name,
             layout=layout.group(1) if layout is not None else "C",
             device=device.group(1) if device is not None else "cpu",
             shape_constraint=tuple(constraints),
         )
+        return settle(found)
     except (ShapeError, DTypeError) as e:
         scanner.fail(str(e), start)
+
+
+def settle(descriptor: TensorDescriptor) -> TensorDescriptor:
+    """Return the descriptor with its constraints in the form that making it again does not change.
+
+    A descriptor rewrites its constraints when it is made; what one rewriting concludes can give the next one more to
+    say. Programs hold descriptors that have come to rest, so that files hold them as they are.
+
+    Raises:
+        ShapeError: it does not come to rest.
+    """
+    for _ in range(_MAX_SETTLING):
+        again = replace(descriptor, shape_constraint=descriptor.shape_constraint)
+        if again.shape_constraint == descriptor.shape_constraint:
+            return descriptor
+        descriptor = again
+    raise ShapeError(f"the constraints {descriptor.shape_constraint} on {descriptor.token} have no fixed form")
 
 
 def make_facts(constraints: Iterable[str]) -> Facts:

@@ -22,7 +22,7 @@ import numpy as np
 from tiercel.bytecode.constants import ObjectRef, is_plain, own_constant
 from tiercel.bytecode.declared import check_declared
 from tiercel.bytecode.instructions import Instruction
-from tiercel.bytecode.program import OPTIMISED_AWAY, PARAMETER_KINDS, Function, Program
+from tiercel.bytecode.program import MAX_SPAN, OPTIMISED_AWAY, PARAMETER_KINDS, Function, Program
 from tiercel.bytecode.structure import Structures, find_structures
 from tiercel.bytecode.text import neighbourhood
 from tiercel.errors import BytecodeError
@@ -135,11 +135,15 @@ class _FunctionCheck:
                 f"{f.registers} registers: expected at least {first}, for parameters and cells, and at most "
                 f"{first + written + _SPARE_REGISTERS}, for what is written"
             )
+        if not 0 <= f.first_line < MAX_SPAN:
+            self.report_function(f"first line {f.first_line}: lines are 0 to {MAX_SPAN - 1}")
         for reason in _parameter_defects(self.program, f):
             self.report_function(reason)
         for span in f.spans:
-            if span is not None and not (0 <= span[0] <= span[2] and span[1] >= 0 and span[3] >= 0):
-                self.report_function(f"the span {span} is none: lines and columns are ascending and not negative")
+            if span is not None and not (0 <= span[0] <= span[2] < MAX_SPAN and 0 <= min(span) <= max(span) < MAX_SPAN):
+                self.report_function(
+                    f"the span {span} is none: lines and columns are 0 to {MAX_SPAN - 1}, lines ascend"
+                )
                 break
         for v in f.variables:
             if not 0 <= v.start < v.end <= size:

@@ -52,12 +52,17 @@ PIPELINE: Final[tuple[Pass, ...]] = (
 
 
 def run_passes(function: Function, constants: ConstantPool) -> Function:
-    """Return the function after all passes of `PIPELINE`.
+    """Return the function after all passes of `PIPELINE`, repeated while they remove instructions.
+
+    One round is not enough: of two stores to a variable one may be dead, and then the variable is a constant.
 
     Args:
         function: of a program in the making.
         constants: of that program; gets the constants that folding makes.
     """
-    for run in PIPELINE:
-        function = run(function, constants)
-    return function
+    while True:
+        before = len(function.instructions)
+        for run in PIPELINE:
+            function = run(function, constants)
+        if len(function.instructions) == before:
+            return function

@@ -161,7 +161,7 @@ class JitFunction:
         """Decode. `forbids`: strict mode is on for what runs as Python."""
         decoded = self.captured.decoded(self.function, strict=forbids)
         names = [p.name for p in decoded.function.parameters]
-        expected = list(inspect.signature(self.function, follow_wrapped=False).parameters)
+        expected = [p.name for p in parameters_of(self.function.__code__)]
         if names != expected:
             raise InternalError(f"the program of {self.name} has parameters {names}, expected {expected}", stage="api")
         made = (decoded, cells_of(self.function, decoded), self._hooks[forbids])

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
+from types import CellType, TracebackType
 from typing import Any, Final
 
 import numpy as np
@@ -102,6 +102,8 @@ def _operands(place: Place, ins: Instruction) -> tuple[str, list[_Operand]] | No
 
 
 _UNKNOWN: Final = object()
+# How far an expression is followed to its parts.
+_MAX_DEPTH: Final = 20
 
 
 def _operand(place: Place, operand: int, keyword: str = "") -> _Operand:
@@ -113,22 +115,60 @@ def _operand(place: Place, operand: int, keyword: str = "") -> _Operand:
             return _Operand(label, inferred[0], inferred[1])
         return _Operand(label, "?")
     shape = getattr(value, "shape", None)
-    dtype = getattr(value, "dtype", None)
-    if isinstance(shape, tuple) and dtype is not None:
-        declared = _declared(place.decoded, operand)
-        return _Operand(label, f"{dtype}{list(shape)}{declared}", shape, value)
-    text = repr(value)
-    return _Operand(label, text if len(text) <= 60 else f"{text[:57]}...", None, value)
+    text = _text(value)
+    if isinstance(shape, tuple) and hasattr(value, "dtype"):
+        return _Operand(label, text + _known_before(place, operand, text), shape, value)
+    return _Operand(label, text, None, value)
 
 
-def _value(place: Place, operand: int) -> Any:
+def _value(place: Place, operand: int, depth: int = 0) -> Any:
+    """Return the value of an operand, or _UNKNOWN. Nothing of the user's is run to find it."""
     if operand < 0:
         constant = place.decoded.program.constants[~operand]
         return constant.value if isinstance(constant, ObjectRef) else constant
     value = place.registers[operand]
-    if value is None and place.decoded.flow.foldable >> operand & 1:
-        return _UNKNOWN  # it was on CPython's stack
-    return value
+    if value is not None or not place.decoded.flow.foldable >> operand & 1:
+        return value
+    # It was on CPython's stack, as part of the expression that failed; some of it can be read again.
+    ins = _definition(place.decoded, operand)
+    if ins is None or depth > _MAX_DEPTH:
+        return _UNKNOWN
+    match ins.opcode:
+        case "LoadConst":
+            return _value(place, ins.value)
+        case "LoadTensor":
+            return _value(place, ins.tensor)
+        case "Move":
+            return _value(place, ins.src, depth + 1)
+        case "LoadGlobal":
+            return place.decoded.environment.globals.get(ins.name, _UNKNOWN)
+        case "LoadCell":
+            cell = _value(place, ins.cell, depth + 1)
+            return cell.cell_contents if isinstance(cell, CellType) else _UNKNOWN
+        case "LoadAttr":
+            return _attribute(_value(place, ins.object, depth + 1), ins.name)
+        case "Build" if ins.what in ("tuple", "list"):
+            items = [_value(place, i, depth + 1) for i in ins.items]
+            return _UNKNOWN if any(i is _UNKNOWN for i in items) else (tuple if ins.what == "tuple" else list)(items)
+    return _UNKNOWN
+
+
+def _attribute(owner: Any, name: str) -> Any:
+    """Return an attribute that lies in the object itself, so that reading it runs no code."""
+    if owner is _UNKNOWN or any(name in vars(cls) for cls in type(owner).__mro__):
+        return _UNKNOWN
+    attributes = getattr(owner, "__dict__", None)
+    return attributes.get(name, _UNKNOWN) if isinstance(attributes, dict) else _UNKNOWN
+
+
+def _text(value: Any) -> str:
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    if isinstance(shape, tuple) and dtype is not None:
+        return f"{dtype}{list(shape)}"
+    if type(value) is list or (type(value) is tuple and any(hasattr(v, "dtype") for v in value)):
+        return f"[{', '.join(_text(v) for v in value[:4])}{', ...' if len(value) > 4 else ''}]"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _label(place: Place, operand: int) -> str:
@@ -141,13 +181,24 @@ def _label(place: Place, operand: int) -> str:
     return ""
 
 
-def _declared(decoded: Decoded, operand: int) -> str:
-    """Return ` declared [B, 128]` for a parameter with a token."""
-    parameters = decoded.function.parameters
-    if 0 <= operand < len(parameters):
-        token = parameters[operand].token
+def _known_before(place: Place, operand: int, text: str) -> str:
+    """Return ` declared [B, 128]` for a parameter with a token, else ` seen float32[16..64, 128]` if that differs."""
+    if operand < 0:
+        return ""
+    function, program = place.decoded.function, place.decoded.program
+    if operand < len(function.parameters):
+        token = function.parameters[operand].token
         if token is not None:
-            return f" declared {decoded.program.tokens[token]}"
+            return f" declared {program.tokens[token].token}"
+    learned = program.profile.functions.get(place.decoded.index) if program.profile is not None else None
+    if learned is None:
+        return ""
+    written = [i for i, ins in enumerate(function.instructions) if operand in ins.registers_written()]
+    for signature in learned.signatures:
+        texts = [signature.live_ins.get(operand), *(signature.results.get(i) for i in written)]
+        found = next((t for t in texts if t), "").partition("{")[0]
+        if found and found != text:
+            return f" seen {found}"
     return ""
 
 
@@ -171,7 +222,7 @@ def _type(place: Place, operand: int, depth: int) -> Any:
         value = getattr(value, "_array", value)
         return operators.type_of(value)
     ins = _definition(place.decoded, operand)
-    if ins is None or depth > 20:
+    if ins is None or depth > _MAX_DEPTH:
         return None
     if ins.opcode == "CallOp":
         row = operators.get(ins.operator)
@@ -182,13 +233,10 @@ def _type(place: Place, operand: int, depth: int) -> Any:
         positional = tuple(t for t, n in zip(types, names, strict=True) if not n)
         keywords = {n: t for t, n in zip(types, names, strict=True) if n}
         return row.infer(row.bind(ins.spelling, positional, keywords))
-    if ins.opcode == "Build" and ins.what == "tuple":
+    if ins.opcode == "Build" and ins.what in ("tuple", "list"):
         types = [_type(place, a, depth + 1) for a in ins.items]
-        return None if any(t is None for t in types) else operators.TupleType(tuple(types))
-    if ins.opcode in ("Move", "Anchor"):
-        return _type(place, ins.src if ins.opcode == "Move" else ins.x, depth + 1)
-    if ins.opcode in ("LoadConst", "LoadTensor"):
-        return operators.type_of(_value(place, ins.value if ins.opcode == "LoadConst" else ins.tensor))
+        made = operators.TupleType if ins.what == "tuple" else operators.ListType
+        return None if any(t is None for t in types) else made(tuple(types))
     return None
 
 

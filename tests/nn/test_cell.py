@@ -9,6 +9,7 @@ import pickle
 import numpy as np
 import pytest
 
+import tiercel as tc
 import tiercel.dtypes as td
 from tiercel import nn
 from tiercel.errors import ShapeError
@@ -83,8 +84,52 @@ def test_forgetting_super_init_is_harmless():
     assert [n for n, _ in Careless().named_parameters()] == ["w"]
 
 
+def test_a_call_of_ones_own_stays():
+    class Loud(nn.Cell):
+        def __call__(self, x):
+            return ("loud", self.construct(x))
+
+        def construct(self, x):
+            return x
+
+    class Louder(Loud):
+        def construct(self, x):
+            return x + 1
+
+    assert Loud()(1) == ("loud", 1)
+    assert Louder()(1) == ("loud", 2)
+
+
+class Outer(nn.Cell):
+    def __init__(self, size):
+        super().__init__()
+        self.inner = Affine(size)
+
+    @tc.jit
+    def construct(self, x):
+        return self.inner(x, twice=True) + 1
+
+
+def test_calls_in_jitted_code_go_straight_to_construct():
+    cell = Outer(2)
+    assert cell(Tensor([1.0, 2.0])).tolist() == [7, 11]
+    assert set(cell.construct.programs) == {"Outer.construct", "Affine.construct"}
+    cell.inner.scale[...] = 0
+    assert cell(Tensor([1.0, 2.0])).tolist() == [3, 3]
+    cell.inner.construct = lambda x, twice: x * 100
+    assert cell(Tensor([1.0, 2.0])).tolist() == [101, 201]
+    del cell.inner.construct
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Affine, "construct", lambda self, x, twice: x * 0)
+        assert cell(Tensor([1.0, 2.0])).tolist() == [1, 1]
+    assert cell(Tensor([1.0, 2.0])).tolist() == [3, 3]
+    cell.inner = Affine(1)
+    assert cell(Tensor([1.0])).tolist() == [7]
+
+
 def test_frontend_finds_the_method():
     assert nn.Cell.__tiercel_cell__ == "construct"
+    assert Affine.__call__.__tiercel_cell__ == "construct"
 
 
 # ---- parts -----------------------------------------------------------------------------------------------------------

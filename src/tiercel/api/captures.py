@@ -187,6 +187,11 @@ class CalleeTable:
         function = getattr(cls, "__call__", None)  # noqa: B004 - which one it is, not whether there is one
         # Not for metaclasses' instances: calling a class is object creation.
         if type(function) is FunctionType and not isinstance(target, type):
+            name = function.__dict__.get("__tiercel_cell__")
+            if name is not None:
+                # The `__call__` that a Cell class was given does nothing but call this method.
+                method = getattr(target, name, None)
+                return self(method) if type(method) in (MethodType, FunctionType) else None
             return _bind(self._function(function), target)
         return None
 

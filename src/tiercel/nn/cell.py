@@ -6,7 +6,8 @@ that is called like its `construct` and lists, saves and loads its parameters.
 Attributes live in `__dict__` alone: being assigned is being registered, in that order, and a list, tuple or dict of
 cells or parameters counts as well. Invariant: each assignment or deletion of an attribute gives the cell a version it
 never had before, so compiled code that read attributes checks one number. (Changing a list held by a cell in place is
-not an assignment.) The frontend knows a cell by `__tiercel_cell__`, the name of the method that a call runs.
+not an assignment.) A cell is known by `__tiercel_cell__`, the name of the method that a call runs; a `__call__` made
+here carries it too, so that calls inside jitted code go straight to that method.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class Cell:
         """Give the class a `__call__` with the signature of its `construct`."""
         super().__init_subclass__(**keywords)
         construct = cls.__dict__.get("construct")
-        if construct is None or "__call__" in cls.__dict__:
+        if construct is None or not hasattr(cls.__call__, "__tiercel_cell__"):
+            # Somebody's own `__call__`, here or in a base class, stays.
             return
 
         def __call__(self: Cell, /, *args: Any, **more: Any) -> Any:  # noqa: N807
@@ -72,6 +74,7 @@ class Cell:
             __call__.__signature__ = inspect.signature(construct)  # type: ignore[attr-defined]
         except (TypeError, ValueError):
             pass
+        __call__.__tiercel_cell__ = cls.__tiercel_cell__  # type: ignore[attr-defined]
         cls.__call__ = __call__  # type: ignore[assignment,method-assign]
 
     if TYPE_CHECKING:
@@ -214,6 +217,9 @@ class Cell:
 
     def __repr__(self) -> str:
         return _text(self, set())
+
+
+Cell.__call__.__tiercel_cell__ = Cell.__tiercel_cell__  # type: ignore[attr-defined]
 
 
 def _parts(cell: Cell) -> Iterator[tuple[str, Parameter | Cell]]:

@@ -14,15 +14,26 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tiercel.api.function import JitFunction
 
-__all__ = ["freeze", "is_frozen", "memory_stats", "metrics", "register", "release_memory", "shutdown"]
+__all__ = ["freeze", "is_frozen", "keep_all", "memory_stats", "metrics", "register", "release_memory", "shutdown"]
 
 _functions: weakref.WeakSet[JitFunction] = weakref.WeakSet()
+_kept: list[JitFunction] | None = None
 _frozen = False
 
 
 def register(state: JitFunction) -> None:
     """Count a jitted function in `metrics` as long as it lives."""
     _functions.add(state)
+    if _kept is not None:
+        _kept.append(state)
+
+
+def keep_all() -> list[JitFunction]:
+    """Keep every jitted function from here on alive, for a report at the end, and return the list they go to."""
+    global _kept
+    if _kept is None:
+        _kept = []
+    return _kept
 
 
 def freeze() -> None:

@@ -85,14 +85,19 @@ class Writer:
         self.lines: Lines = []
         self.levels: list[Lines] = []
         self.block = "entry"
-        self._used: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
+        self._taken: set[str] = set()
 
     def fresh(self, hint: str) -> str:
         """`%hint`, or `%hint.2` when taken. LLVM keeps these names in what it prints."""
         hint = re.sub(r"[^A-Za-z0-9_.]", "_", hint) or "t"
-        count = self._used.get(hint, 0) + 1
-        self._used[hint] = count
-        return f"%{hint}" if count == 1 else f"%{hint}.{count}"
+        name, count = hint, self._counts.get(hint, 1)
+        while name in self._taken:  # a hint may itself end in a number
+            count += 1
+            name = f"{hint}.{count}"
+        self._counts[hint] = count
+        self._taken.add(name)
+        return f"%{name}"
 
     def label(self, hint: str) -> str:
         """A fresh block name, without the `%`."""

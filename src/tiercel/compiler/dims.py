@@ -1,0 +1,43 @@
+"""Sizes as index expressions: a `Dim` over symbols becomes an int64 expression over variables of the same names."""
+
+from __future__ import annotations
+
+from tiercel.loops.form import INDEX, Binary, Compare, Const, Expr, Select, Var
+from tiercel.loops.index import index_add, index_mul
+from tiercel.shapes import Dim, DimLike, Symbol
+from tiercel.shapes.dims import Node, Sum
+
+_NODES = {"//": "floordiv", "%": "mod", "min": "min", "max": "max"}
+
+
+def dim_expression(x: DimLike) -> Expr:
+    """The value of a size. Denominators are positive wherever the size itself is defined."""
+    if not isinstance(x, Dim):
+        return Const(x, INDEX)
+    if isinstance(x, Symbol):
+        return Var(x.name)
+    if isinstance(x, Node):
+        arguments = [dim_expression(a) for a in x.args]
+        result = arguments[0]
+        for other in arguments[1:]:
+            if x.op == "bcast":
+                result = Select(Compare("eq", result, Const(1, INDEX)), other, result)
+            else:
+                result = Binary(_NODES[x.op], result, other)
+        return result
+    assert isinstance(x, Sum)
+    total: Expr = Const(0, INDEX)
+    for monomial, coefficient in x.terms:
+        term: Expr = Const(coefficient, INDEX)
+        for atom in monomial:
+            term = index_mul(term, dim_expression(atom))
+        total = index_add(total, term)
+    return total
+
+
+def product_expression(shape: tuple[DimLike, ...]) -> Expr:
+    """The number of elements of a shape."""
+    total: Expr = Const(1, INDEX)
+    for dim in shape:
+        total = index_mul(total, dim_expression(dim))
+    return total

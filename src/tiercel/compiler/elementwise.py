@@ -1,0 +1,300 @@
+"""Elementwise rows as scalar expressions: the lowering class "elementwise" of the operator table.
+
+In: a lowering key, the element of each operand, the dtype of the result and the static attributes. Out: one expression
+of the loop form. Operands are first converted as NumPy's ufunc would (`operand_dtype`). Keys without an entry are not
+compiled and stay interpreted; `explain` names them.
+
+Exact rows use only exact nodes in NumPy's order. Bounded rows may use any formula within their bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from tiercel.dtypes import DType, as_dtype
+from tiercel.loops.form import BOOL, Binary, Cast, Compare, Const, Expr, Select, Unary
+
+Builder: TypeAlias = Callable[[Sequence[Expr], DType, Mapping[str, Any]], Expr]
+
+FLOAT32 = as_dtype("float32")
+
+
+class NotLowered(Exception):
+    """A part of a region that has no machine code; the region (or this part of it) stays interpreted.
+
+    Attributes:
+        reason: for people, lower case, without a full stop.
+        origin: instruction index, None where it is not known.
+    """
+
+    def __init__(self, reason: str, origin: int | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.origin = origin
+
+
+def cast(x: Expr, dtype: DType) -> Expr:
+    """`x` as `dtype`; literals are converted here."""
+    if x.dtype is dtype:
+        return x
+    if isinstance(x, Const):
+        return Const(dtype.numpy.type(x.value).item(), dtype)
+    return Cast(x, dtype)
+
+
+def _number(value: float, dtype: DType) -> Const:
+    return Const(value, dtype)
+
+
+def _unary(op: str) -> Builder:
+    return lambda xs, dtype, _: Unary(op, cast(xs[0], dtype))
+
+
+def _binary(op: str) -> Builder:
+    return lambda xs, dtype, _: Binary(op, cast(xs[0], dtype), cast(xs[1], dtype))
+
+
+def _compare(op: str) -> Builder:
+    return lambda xs, _, __: Compare(op, xs[0], xs[1])
+
+
+def _logical(op: str) -> Builder:
+    return lambda xs, _, __: Binary(op, cast(xs[0], BOOL), cast(xs[1], BOOL))
+
+
+def _rounding(op: str) -> Builder:
+    """Rounding leaves integers as they are."""
+    return lambda xs, dtype, _: Unary(op, cast(xs[0], dtype)) if dtype.kind == "f" else cast(xs[0], dtype)
+
+
+def _predicate(op: str, for_integers: bool) -> Builder:
+    def build(xs: Sequence[Expr], dtype: DType, _: Mapping[str, Any]) -> Expr:
+        del dtype
+        return Unary(op, xs[0]) if xs[0].dtype.kind == "f" else Const(for_integers, BOOL)
+
+    return build
+
+
+def _add(xs: Sequence[Expr], dtype: DType, _: Mapping[str, Any]) -> Expr:
+    op = "or" if dtype is BOOL else "add"
+    return Binary(op, cast(xs[0], dtype), cast(xs[1], dtype))
+
+
+def _multiply(xs: Sequence[Expr], dtype: DType, _: Mapping[str, Any]) -> Expr:
+    op = "and" if dtype is BOOL else "mul"
+    return Binary(op, cast(xs[0], dtype), cast(xs[1], dtype))
+
+
+def _absolute(xs: Sequence[Expr], dtype: DType, _: Mapping[str, Any]) -> Expr:
+    return xs[0] if dtype is BOOL else Unary("abs", cast(xs[0], dtype))
+
+
+def _square(xs: Sequence[Expr], dtype: DType, _: Mapping[str, Any]) -> Expr:
+    x = cast(xs[0], dtype)
+    return Binary("mul", x, x)
+
+
+def _power(xs: Sequence[Expr], dtype: DType, _: Mapping[str, Any]) -> Expr:
+    """NumPy's own shortcuts for scalar exponents (`fast_scalar_power`); others need a general power."""
+    x, exponent = cast(xs[0], dtype), xs[1]
+    if isinstance(exponent, Const) and not isinstance(exponent.value, complex):
+        if exponent.value == 2 and dtype.kind in "iuf":
+            return Binary("mul", x, x)
+        if exponent.value == 1 and dtype.kind in "iuf":
+            return x
+        if dtype.kind == "f" and exponent.value == 0.5:
+            return Unary("sqrt", x)
+        if dtype.kind == "f" and exponent.value == -1:
+            return Binary("div", _number(1.0, dtype), x)
+    if dtype.kind != "f":
+        raise NotLowered("an integer power with a variable exponent")
+    return Binary("pow", x, cast(exponent, dtype))
+
+
+def _where(xs: Sequence[Expr], dtype: DType, _: Mapping[str, Any]) -> Expr:
+    return Select(cast(xs[0], BOOL), cast(xs[1], dtype), cast(xs[2], dtype))
+
+
+def _clip(xs: Sequence[Expr], dtype: DType, _: Mapping[str, Any]) -> Expr:
+    """np.clip: minimum(maximum(x, low), high), so high wins where they cross."""
+    x = cast(xs[0], dtype)
+    if len(xs) != 3:
+        raise NotLowered("clip with one bound")
+    return Binary("min", Binary("max", x, cast(xs[1], dtype)), cast(xs[2], dtype))
+
+
+def _sigmoid(xs: Sequence[Expr], dtype: DType, _: Mapping[str, Any]) -> Expr:
+    return Unary("sigmoid", cast(xs[0], dtype))
+
+
+def _relu(xs: Sequence[Expr], dtype: DType, _: Mapping[str, Any]) -> Expr:
+    x = cast(xs[0], dtype)
+    if dtype is BOOL:
+        return x
+    zero = _number(0, dtype)
+    return Select(Compare("le", x, zero), zero, x)
+
+
+def _silu(xs: Sequence[Expr], dtype: DType, _: Mapping[str, Any]) -> Expr:
+    return _wide(dtype, lambda x: Binary("mul", x, Unary("sigmoid", x)), xs[0])
+
+
+def _wide(dtype: DType, formula: Callable[[Expr], Expr], x: Expr) -> Expr:
+    """A formula of several steps: half types are computed in float32 and rounded once."""
+    computing = dtype.accumulator if dtype.name in ("float16", "bfloat16") else dtype
+    return cast(formula(cast(x, computing)), dtype)
+
+
+def _gelu(xs: Sequence[Expr], dtype: DType, attributes: Mapping[str, Any]) -> Expr:
+    def exact(x: Expr) -> Expr:
+        scaled = Binary("mul", x, _number(math.sqrt(0.5), x.dtype))
+        half = Binary("mul", _number(0.5, x.dtype), x)
+        return Binary("mul", half, Binary("add", _number(1.0, x.dtype), Unary("erf", scaled)))
+
+    def by_tanh(x: Expr) -> Expr:
+        cube = Binary("mul", Binary("mul", x, x), x)
+        inner = Binary("add", x, Binary("mul", _number(0.044715, x.dtype), cube))
+        scaled = Binary("mul", _number(math.sqrt(2 / math.pi), x.dtype), inner)
+        half = Binary("mul", _number(0.5, x.dtype), x)
+        return Binary("mul", half, Binary("add", _number(1.0, x.dtype), Unary("tanh", scaled)))
+
+    if attributes.get("approximate", "none") == "tanh":
+        return _wide(dtype, by_tanh, xs[0])
+    raise NotLowered("gelu by erfc (its error bound at large negative x needs erfc)")
+
+
+def _leaky_relu(xs: Sequence[Expr], dtype: DType, attributes: Mapping[str, Any]) -> Expr:
+    slope = float(attributes.get("negative_slope", 0.01))
+
+    def formula(x: Expr) -> Expr:
+        positive = Compare("gt", x, _number(0.0, x.dtype))
+        return Select(positive, x, Binary("mul", _number(slope, x.dtype), x))
+
+    return _wide(dtype, formula, xs[0])
+
+
+def _softplus(xs: Sequence[Expr], dtype: DType, _: Mapping[str, Any]) -> Expr:
+    def formula(x: Expr) -> Expr:
+        tail = Unary("log1p", Unary("exp", Unary("neg", Unary("abs", x))))
+        return Binary("add", Binary("max", x, _number(0.0, x.dtype)), tail)
+
+    return _wide(dtype, formula, xs[0])
+
+
+def _elu(xs: Sequence[Expr], dtype: DType, attributes: Mapping[str, Any]) -> Expr:
+    alpha = float(attributes.get("alpha", 1.0))
+
+    def formula(x: Expr) -> Expr:
+        zero = _number(0.0, x.dtype)
+        low = Binary("mul", _number(alpha, x.dtype), Unary("expm1", Binary("min", x, zero)))
+        return Select(Compare("gt", x, zero), x, low)
+
+    return _wide(dtype, formula, xs[0])
+
+
+def _reciprocal(xs: Sequence[Expr], dtype: DType, _: Mapping[str, Any]) -> Expr:
+    if dtype.kind != "f":
+        raise NotLowered("an integer reciprocal")
+    return Binary("div", _number(1.0, dtype), cast(xs[0], dtype))
+
+
+def _round(xs: Sequence[Expr], dtype: DType, attributes: Mapping[str, Any]) -> Expr:
+    if attributes.get("decimals", 0) != 0 or dtype.kind != "f":
+        raise NotLowered("round to decimals")
+    return Unary("rint", cast(xs[0], dtype))
+
+
+def _division(op: str) -> Builder:
+    def build(xs: Sequence[Expr], dtype: DType, _: Mapping[str, Any]) -> Expr:
+        if dtype.kind != "f":
+            raise NotLowered(f"integer {op} (a zero divisor warns)")
+        return Binary(op, cast(xs[0], dtype), cast(xs[1], dtype))
+
+    return build
+
+
+def _invert(xs: Sequence[Expr], dtype: DType, _: Mapping[str, Any]) -> Expr:
+    return Unary("not" if dtype is BOOL else "invert", cast(xs[0], dtype))
+
+
+EXPRESSIONS: Mapping[str, Builder] = {
+    "add": _add,
+    "subtract": _binary("sub"),
+    "multiply": _multiply,
+    "divide": _binary("div"),
+    "floor_divide": _division("floordiv"),
+    "remainder": _division("mod"),
+    "power": _power,
+    "negative": _unary("neg"),
+    "positive": lambda xs, dtype, _: cast(xs[0], dtype),
+    "absolute": _absolute,
+    "fabs": _unary("abs"),
+    "sign": _unary("sign"),
+    "copysign": _binary("copysign"),
+    "signbit": lambda xs, _, __: Unary("signbit", xs[0]),
+    "square": _square,
+    "reciprocal": _reciprocal,
+    "maximum": _binary("max"),
+    "minimum": _binary("min"),
+    "fmax": lambda xs, d, _: Binary("fmax" if d.kind == "f" else "max", cast(xs[0], d), cast(xs[1], d)),
+    "fmin": lambda xs, d, _: Binary("fmin" if d.kind == "f" else "min", cast(xs[0], d), cast(xs[1], d)),
+    "equal": _compare("eq"),
+    "not_equal": _compare("ne"),
+    "less": _compare("lt"),
+    "less_equal": _compare("le"),
+    "greater": _compare("gt"),
+    "greater_equal": _compare("ge"),
+    "logical_and": _logical("and"),
+    "logical_or": _logical("or"),
+    "logical_xor": _logical("xor"),
+    "logical_not": lambda xs, _, __: Unary("not", cast(xs[0], BOOL)),
+    "bitwise_and": _binary("and"),
+    "bitwise_or": _binary("or"),
+    "bitwise_xor": _binary("xor"),
+    "invert": _invert,
+    "exp": _unary("exp"),
+    "exp2": _unary("exp2"),
+    "expm1": _unary("expm1"),
+    "log": _unary("log"),
+    "log2": _unary("log2"),
+    "log10": _unary("log10"),
+    "log1p": _unary("log1p"),
+    "sqrt": _unary("sqrt"),
+    "rsqrt": lambda xs, d, _: _wide(d, lambda x: Binary("div", _number(1.0, x.dtype), Unary("sqrt", x)), xs[0]),
+    "sin": _unary("sin"),
+    "cos": _unary("cos"),
+    "tan": _unary("tan"),
+    "tanh": _unary("tanh"),
+    "arctan2": _binary("atan2"),
+    "rint": _rounding("rint"),
+    "floor": _rounding("floor"),
+    "ceil": _rounding("ceil"),
+    "trunc": _rounding("trunc"),
+    "round": _round,
+    "clip": _clip,
+    "isnan": _predicate("isnan", for_integers=False),
+    "isinf": _predicate("isinf", for_integers=False),
+    "isfinite": _predicate("isfinite", for_integers=True),
+    "where": _where,
+    "cast": lambda xs, dtype, _: cast(xs[0], dtype),
+    "relu": _relu,
+    "sigmoid": _sigmoid,
+    "silu": _silu,
+    "softplus": _softplus,
+    "erf": _unary("erf"),
+    "gelu": _gelu,
+    "leaky_relu": _leaky_relu,
+    "elu": _elu,
+}
+"""Lowering key -> expression. `tests/compiler` holds every entry against the row's reference."""
+
+COMPARISONS = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
+EXPENSIVE = frozenset(
+    (
+        *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "tanh", "sigmoid", "erf"),
+        *("gelu", "silu", "softplus", "elu", "power", "arctan2", "divide", "sqrt", "rsqrt"),
+    )
+)
+"""Keys whose result is kept rather than computed twice."""

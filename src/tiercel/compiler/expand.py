@@ -1,0 +1,263 @@
+"""Rewrite composite operators into primitive ones, so that fusion sees the steps inside.
+
+    softmax(x) -> m = max(x); d = x - m; e = exp(d); s = sum(e); e / s
+
+In: the steps of a graph. Out: steps with only primitive nodes; the outputs of a composite keep their `Value`. Types of
+the new values follow the row's reference: half types are computed in float32 and rounded once at the end.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from tiercel.compiler.elementwise import NotLowered
+from tiercel.compiler.graph import Branch, Graph, Loop, Node, Step, Value
+from tiercel.dtypes import DType, as_dtype
+from tiercel.operators.layout import Layout
+from tiercel.operators.types import (
+    ArrayType,
+    NoneType,
+    NpScalarType,
+    PyFloatType,
+    PyIntType,
+    Type,
+)
+from tiercel.shapes import Dim, product
+
+
+class _Maker:
+    """Makes nodes that compute one composite, in order."""
+
+    def __init__(self, node: Node, numbers: Iterable[int]) -> None:
+        self.node = node
+        self.numbers = iter(numbers)
+        self.steps: list[Step] = []
+
+    def value(self, type_: Type, name: str = "") -> Value:
+        return Value(next(self.numbers), type_, name)
+
+    def number(self, x: float) -> Value:
+        """A Python float constant."""
+        return self.value(PyFloatType(float(x)))
+
+    def apply(
+        self, operator: str, inputs: tuple[Value, ...], type_: Type, attributes: Mapping[str, Any] | None = None,
+        output: Value | None = None,
+    ) -> Value:  # fmt: skip
+        """A node of `operator`; its result is a new value, or `output`."""
+        result = output or self.value(type_)
+        self.steps.append(Node(operator, inputs, dict(attributes or {}), (result,), self.node.origin))
+        return result
+
+    def widened(self, x: Value, dtype: DType) -> Value:
+        """x as `dtype` where it is not already."""
+        if not isinstance(x.type, ArrayType) or x.type.dtype is dtype:
+            return x
+        return self.apply("astype", (x,), replace(x.type, dtype=dtype), {"dtype": dtype})
+
+    def finish(self, x: Value, output: Value) -> None:
+        """Make the last node's result the composite's output, rounding to its dtype."""
+        assert isinstance(output.type, ArrayType | NpScalarType)
+        if getattr(x.type, "dtype", None) is not output.type.dtype:
+            self.apply("astype", (x,), output.type, {"dtype": output.type.dtype}, output)
+            return
+        last = self.steps[-1]
+        assert isinstance(last, Node)
+        assert last.outputs == (x,)
+        self.steps[-1] = replace(last, outputs=(output,))
+
+
+def _computing(dtype: DType) -> DType:
+    if dtype.kind in "iub":
+        return as_dtype("float64")
+    return dtype.accumulator
+
+
+def reduced_axes(node: Node, rank: int) -> tuple[int, ...]:
+    """The axes a node folds, ascending."""
+    axis = node.attributes.get("axis")
+    if axis is None:
+        return tuple(range(rank))
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    return tuple(sorted(a % rank for a in axes))
+
+
+def _array(x: Value) -> ArrayType:
+    if not isinstance(x.type, ArrayType):
+        raise NotLowered(f"a composite of {x.type}")
+    return x.type
+
+
+def _kept(type_: ArrayType, axes: tuple[int, ...], dtype: DType) -> ArrayType:
+    shape = tuple(1 if i in axes else d for i, d in enumerate(type_.shape))
+    return ArrayType(dtype, shape, Layout.c(len(shape)), type_.device, type_.wrapper)
+
+
+def _full(type_: ArrayType, dtype: DType) -> ArrayType:
+    return ArrayType(dtype, type_.shape, Layout.c(type_.rank), type_.device, type_.wrapper)
+
+
+def _softmax(m: _Maker, node: Node, *, log: bool = False) -> None:
+    x = _array(node.inputs[0])
+    axes, dtype = reduced_axes(node, x.rank), _computing(x.dtype)
+    wide, rows = _full(x, dtype), _kept(x, axes, dtype)
+    fold = {"axis": axes, "keepdims": True}
+    value = m.widened(node.inputs[0], dtype)
+    peak = m.apply("max", (value,), rows, {**fold, "initial": True})
+    shifted = m.apply("subtract", (value, peak), wide)
+    powers = m.apply("exp", (shifted,), wide)
+    total = m.apply("sum", (powers,), rows, fold)
+    if log:
+        logarithm = m.apply("log", (total,), rows)
+        m.finish(m.apply("subtract", (shifted, logarithm), wide), node.outputs[0])
+    else:
+        m.finish(m.apply("divide", (powers, total), wide), node.outputs[0])
+
+
+def _count(x: ArrayType, axes: tuple[int, ...], m: _Maker) -> Value:
+    return m.value(PyIntType(product(x.shape[a] for a in axes)))
+
+
+def _mean_of(m: _Maker, value: Value, axes: tuple[int, ...]) -> Value:
+    x = _array(value)
+    rows = _kept(x, axes, x.dtype)
+    total = m.apply("sum", (value,), rows, {"axis": axes, "keepdims": True})
+    return m.apply("divide", (total, _count(x, axes, m)), rows)
+
+
+def _drop_axes(m: _Maker, rows: Value, output: Value, axes: tuple[int, ...], keepdims: bool) -> None:
+    """Give the row value the shape of the output."""
+    if keepdims:
+        m.finish(rows, output)
+        return
+    dtype = output.type.dtype  # type: ignore[attr-defined]
+    rounded = m.widened(rows, dtype)
+    m.apply("squeeze", (rounded,), output.type, {"axis": axes}, output)
+
+
+def _mean(m: _Maker, node: Node) -> None:
+    x = _array(node.inputs[0])
+    if node.attributes.get("dtype") is not None:
+        raise NotLowered("mean with a dtype")
+    axes = reduced_axes(node, x.rank)
+    value = m.widened(node.inputs[0], _computing(x.dtype))
+    _drop_axes(m, _mean_of(m, value, axes), node.outputs[0], axes, bool(node.attributes.get("keepdims", False)))
+
+
+def _variance(m: _Maker, node: Node, *, root: bool = False) -> None:
+    x = _array(node.inputs[0])
+    if node.attributes.get("dtype") is not None:
+        raise NotLowered("variance with a dtype")
+    axes = reduced_axes(node, x.rank)
+    dtype = _computing(x.dtype)
+    value = m.widened(node.inputs[0], dtype)
+    wide, rows = _full(x, dtype), _kept(x, axes, dtype)
+    centred = m.apply("subtract", (value, _mean_of(m, value, axes)), wide)
+    total = m.apply("sum", (m.apply("multiply", (centred, centred), wide),), rows, {"axis": axes, "keepdims": True})
+    count = product(x.shape[a] for a in axes)
+    ddof = node.attributes.get("ddof", 0)
+    if not isinstance(ddof, int):
+        raise NotLowered("a ddof that is no int")
+    if ddof and isinstance(count, Dim):
+        raise NotLowered("ddof on an axis of changing size (NumPy warns when nothing is left)")
+    result = m.apply("divide", (total, m.value(PyIntType(count - ddof))), rows)
+    if root:
+        result = m.apply("sqrt", (result,), rows)
+    _drop_axes(m, result, node.outputs[0], axes, bool(node.attributes.get("keepdims", False)))
+
+
+def _scaled(m: _Maker, value: Value, node: Node, first: int, axes: tuple[int, ...], dtype: DType) -> Value:
+    """value * weight + bias for the operands given from `first` on; they have the sizes of the trailing `axes`."""
+    x = _array(value)
+    for position, operator in ((first, "multiply"), (first + 1, "add")):
+        if position >= len(node.inputs) or isinstance(node.inputs[position].type, NoneType):
+            continue
+        if axes != tuple(range(x.rank - len(axes), x.rank)):
+            raise NotLowered("normalisation with a weight over axes that are not the last ones")
+        value = m.apply(operator, (value, m.widened(node.inputs[position], dtype)), _full(x, dtype))
+    return value
+
+
+def _layer_norm(m: _Maker, node: Node) -> None:
+    x = _array(node.inputs[0])
+    axes, dtype = reduced_axes(node, x.rank), _computing(x.dtype)
+    wide, rows = _full(x, dtype), _kept(x, axes, dtype)
+    value = m.widened(node.inputs[0], dtype)
+    centred = m.apply("subtract", (value, _mean_of(m, value, axes)), wide)
+    spread = _mean_of(m, m.apply("multiply", (centred, centred), wide), axes)
+    deviation = m.apply("sqrt", (m.apply("add", (spread, m.number(node.attributes.get("eps", 1e-5))), rows),), rows)
+    normal = m.apply("divide", (centred, deviation), wide)
+    m.finish(_scaled(m, normal, node, 1, axes, dtype), node.outputs[0])
+
+
+def _rms_norm(m: _Maker, node: Node) -> None:
+    x = _array(node.inputs[0])
+    axes, dtype = reduced_axes(node, x.rank), _computing(x.dtype)
+    wide, rows = _full(x, dtype), _kept(x, axes, dtype)
+    value = m.widened(node.inputs[0], dtype)
+    spread = _mean_of(m, m.apply("multiply", (value, value), wide), axes)
+    deviation = m.apply("sqrt", (m.apply("add", (spread, m.number(node.attributes.get("eps", 1e-6))), rows),), rows)
+    normal = m.apply("divide", (value, deviation), wide)
+    m.finish(_scaled(m, normal, node, 1, axes, dtype), node.outputs[0])
+
+
+def _linear(m: _Maker, node: Node) -> None:
+    w = _array(node.inputs[1])
+    out = node.outputs[0]
+    if not isinstance(out.type, ArrayType):
+        raise NotLowered("linear with a scalar result")
+    turned = ArrayType(w.dtype, w.shape[::-1], Layout.f(w.rank), w.device, w.wrapper)
+    transposed = m.apply("transpose", (node.inputs[1],), turned, {"axes": None})
+    if len(node.inputs) < 3 or isinstance(node.inputs[2].type, NoneType):
+        m.apply("matmul", (node.inputs[0], transposed), out.type, {}, out)
+        return
+    product_ = m.apply("matmul", (node.inputs[0], transposed), out.type)
+    m.apply("add", (product_, node.inputs[2]), out.type, {}, out)
+
+
+COMPOSITES: Mapping[str, Callable[[_Maker, Node], None]] = {
+    "softmax": _softmax,
+    "log_softmax": lambda m, node: _softmax(m, node, log=True),
+    "mean": _mean,
+    "var": _variance,
+    "std": lambda m, node: _variance(m, node, root=True),
+    "layer_norm": _layer_norm,
+    "rms_norm": _rms_norm,
+    "linear": _linear,
+}
+
+
+def expand_composites(graph: Graph, numbers: Iterable[int] | None = None) -> Graph:
+    """The graph with composites written out; the same object when it has none.
+
+    Raises:
+        NotLowered: a composite in a form that has no expansion.
+    """
+    numbers = itertools.count(1_000_000) if numbers is None else numbers
+    steps: list[Step] = []
+    for step in graph.steps:
+        match step:
+            case Node() if step.operator in COMPOSITES:
+                maker = _Maker(step, numbers)
+                try:
+                    COMPOSITES[step.operator](maker, step)
+                except NotLowered as error:
+                    raise NotLowered(error.reason, step.origin) from None
+                steps += maker.steps
+            case Loop():
+                header = None if step.header is None else expand_composites(step.header, numbers)
+                body = expand_composites(step.body, numbers)
+                same = header is step.header and body is step.body
+                steps.append(step if same else replace(step, header=header, body=body))
+            case Branch():
+                then, orelse = expand_composites(step.then, numbers), expand_composites(step.orelse, numbers)
+                same = then is step.then and orelse is step.orelse
+                steps.append(step if same else replace(step, then=then, orelse=orelse))
+            case _:
+                steps.append(step)
+    if len(steps) == len(graph.steps) and all(a is b for a, b in zip(steps, graph.steps, strict=True)):
+        return graph
+    return Graph(tuple(steps))

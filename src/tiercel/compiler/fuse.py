@@ -1,0 +1,209 @@
+"""Group the nodes of a graph into loop nests.
+
+    a = x + y; b = exp(a); s = sum(b, -1, keepdims); c = b / s     ->  one group over the rows of x
+
+In: the steps of one graph, composites expanded. Out: items in an order that respects every dependence: `Group`s, and
+the steps that stay by themselves (movement, loops, branches, guards, scalars).
+
+A group iterates over one domain, the shape of its elements. Its members are
+
+* full: elementwise nodes of that shape,
+* row: reductions over the last axis of a full value, and elementwise nodes on their results (shape [..., 1] or [...]),
+* one contraction at most, as its first member; then only full members follow (they become its epilogue).
+
+Legality (`why_not`): every operand of a member is computed in an earlier item, or in the group at the very element (or
+row) where it is used, or broadcast from memory. Order: an item never moves over a barrier (a loop, branch or guard).
+Profit: a member shares an operand with the group; a value is computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tiercel.compiler.elementwise import EXPRESSIONS
+from tiercel.compiler.expand import reduced_axes
+from tiercel.compiler.graph import Branch, Graph, Guard, Loop, Node, Step, Value
+from tiercel.operators import get
+from tiercel.operators.types import ArrayType, NpScalarType, Shape
+
+REDUCTIONS: Mapping[str, str] = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
+"""Operator -> reduction of the loop form."""
+CONTRACTIONS = ("matmul", "dot")
+_MAX_MEMBERS = 64  # code generation costs about 50 us a node; a group beyond that gains nothing more from fusing
+
+
+@dataclass(eq=False)
+class Group:
+    """A loop nest to be. `full` and `row` say which values its members define, and how."""
+
+    domain: Shape
+    nodes: list[Node] = field(default_factory=list)
+    full: set[Value] = field(default_factory=set)
+    row: set[Value] = field(default_factory=set)
+    contraction: Node | None = None
+
+    @property
+    def values(self) -> set[Value]:
+        """Everything the group defines."""
+        return self.full | self.row
+
+    @property
+    def reads(self) -> set[Value]:
+        """Everything its members use."""
+        return {v for node in self.nodes for v in node.inputs}
+
+
+Item: TypeAlias = Group | Step
+
+
+def is_array(value: Value) -> bool:
+    """Is the value an array (of any rank)?"""
+    return isinstance(value.type, ArrayType)
+
+
+def is_elementwise(node: Node) -> bool:
+    """Does the node compute an array element by element, with code for it?"""
+    row = get(node.operator).lowering
+    return row.cls == "elementwise" and row.key in EXPRESSIONS and len(node.outputs) == 1 and node.writes is None
+
+
+def is_row_reduction(node: Node) -> bool:
+    """Does the node fold just the last axis of an array?"""
+    if node.operator not in REDUCTIONS or not isinstance(node.inputs[0].type, ArrayType):
+        return False
+    rank = node.inputs[0].type.rank
+    return (
+        rank > 0
+        and reduced_axes(node, rank) == (rank - 1,)
+        and isinstance(node.outputs[0].type, ArrayType | NpScalarType)
+    )
+
+
+def is_contraction(node: Node) -> bool:
+    """Is the node a product of arrays with an array result of rank 2 or more?"""
+    return (
+        node.operator in CONTRACTIONS
+        and all(is_array(v) for v in node.inputs)
+        and isinstance(node.outputs[0].type, ArrayType)
+        and node.outputs[0].type.rank >= 2
+    )
+
+
+def shape_of(value: Value) -> Shape:
+    """The shape; () for scalars."""
+    return value.type.shape if isinstance(value.type, ArrayType) else ()
+
+
+def row_shapes(domain: Shape) -> tuple[Shape, Shape]:
+    """The two shapes a row value may have."""
+    return (*domain[:-1], 1), domain[:-1]
+
+
+def why_not(node: Node, group: Group) -> str | None:
+    """Why `node` cannot be a member of `group`; None when it can."""
+    if len(group.nodes) >= _MAX_MEMBERS:
+        return "the group is full"
+    if is_row_reduction(node):
+        if group.contraction is not None:
+            return "a reduction does not follow a product in one loop nest"
+        if shape_of(node.inputs[0]) != group.domain:
+            return "it folds an array of another shape"
+        if node.inputs[0] in group.row:
+            return "it folds a row value"
+        return None
+    if not is_elementwise(node):
+        return "it is not elementwise"
+    shape = shape_of(node.outputs[0])
+    inside = [v for v in node.inputs if v in group.values]
+    if shape == group.domain and (is_array(node.outputs[0]) or not group.domain):
+        for value in inside:
+            if value in group.row and shape_of(value) != row_shapes(group.domain)[0] and shape_of(value) != ():
+                return f"{value} is a row value that lines up with other rows"
+        return None
+    if group.contraction is None and group.domain and shape in row_shapes(group.domain):
+        if not inside or any(v not in group.row for v in inside):
+            return "it is smaller than the elements it uses"
+        if any(shape_of(v) not in (shape, ()) for v in inside):
+            return "its operands are row values of different shapes"
+        return None
+    return "it has another shape"
+
+
+class _Scheduler:
+    def __init__(self) -> None:
+        self.items: list[Item] = []
+        self.position: dict[Value, int] = {}
+        self.barrier = -1
+
+    def ready(self, node: Node, group: Group | None) -> int:
+        """The first position after everything the node needs, `group`'s own values aside."""
+        own = group.values if group is not None else set()
+        return max([self.barrier, *(self.position.get(v, -1) for v in node.inputs if v not in own)])
+
+    def add(self, node: Node) -> None:
+        joinable = is_elementwise(node) or is_row_reduction(node)
+        if joinable:
+            for at in range(len(self.items) - 1, self.barrier, -1):
+                group = self.items[at]
+                if not isinstance(group, Group) or self.ready(node, group) >= at:
+                    continue
+                related = group.values | group.reads
+                if not any(v in related for v in node.inputs if is_array(v) or v in group.row):
+                    continue
+                if why_not(node, group) is None:
+                    self.join(group, node, at)
+                    return
+        if self.starts_group(node):
+            domain = shape_of(node.inputs[0]) if is_row_reduction(node) else shape_of(node.outputs[0])
+            group = Group(domain, contraction=node if is_contraction(node) else None)
+            self.items.append(group)
+            self.join(group, node, len(self.items) - 1)
+            return
+        self.append(node)
+
+    @staticmethod
+    def starts_group(node: Node) -> bool:
+        if is_contraction(node) or is_row_reduction(node):
+            return True
+        return is_elementwise(node) and is_array(node.outputs[0])
+
+    def join(self, group: Group, node: Node, at: int) -> None:
+        group.nodes.append(node)
+        output = node.outputs[0]
+        is_row = is_row_reduction(node) or (shape_of(output) != group.domain)
+        (group.row if is_row else group.full).add(output)
+        self.position[output] = at
+
+    def append(self, step: Step) -> None:
+        self.items.append(step)
+        at = len(self.items) - 1
+        for value in defined_by(step):
+            self.position[value] = at
+        if not isinstance(step, Node) or step.writes is not None:
+            self.barrier = at
+
+
+def defined_by(step: Step) -> tuple[Value, ...]:
+    """The values a step defines for those after it."""
+    match step:
+        case Node():
+            return step.outputs
+        case Loop():
+            return (*(c.after for c in step.carried), *(c.after for c in step.collected))
+        case Branch():
+            return tuple(m.after for m in step.merged)
+        case Guard():
+            return ()
+
+
+def fuse(graph: Graph) -> list[Item]:
+    """The items of one graph (not of the graphs inside its loops and branches)."""
+    scheduler = _Scheduler()
+    for step in graph.steps:
+        if isinstance(step, Node):
+            scheduler.add(step)
+        else:
+            scheduler.append(step)
+    return scheduler.items

@@ -1,0 +1,138 @@
+"""How a compiled region is entered and left: the contract between machine code and whoever calls it.
+
+In: made by `compiler.lower`. Out: a plain description that the entry stub, the validator and tests follow. It says
+which values the frame is filled from, what must hold of them (else MISS: the interpreter runs), which results to
+allocate before the call and what to return after it. Everything is plain data (`to_data`, `from_data`): it travels
+from the worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from tiercel.dtypes import DType
+from tiercel.shapes import DimLike
+
+Kind: TypeAlias = Literal["array", "npscalar", "pyint", "pyfloat", "pybool"]
+
+
+@dataclass(frozen=True, slots=True)
+class InputSpec:
+    """One input value of the region, in the order of `Region.inputs`.
+
+    Attributes:
+        name: of the buffer (arrays) or scalar variable.
+        kind: what the value must be; `wrapper` which array class ("ndarray", "Tensor").
+        dtype: element type.
+        dims: sizes: an int must be met exactly; a symbol is bound by its first occurrence (inputs in order, axes in
+            order); any other expression, or a symbol again, must agree.
+        contiguous: the array must be C-contiguous; else its strides are passed.
+        source: where the value is found: ("register", r), ("global", name), ...
+        value: a Python int that must be met exactly, or whose symbol is bound.
+    """
+
+    name: str
+    kind: Kind
+    dtype: DType
+    dims: tuple[DimLike, ...]
+    contiguous: bool
+    source: tuple[str, Any]
+    wrapper: str = "ndarray"
+    value: DimLike | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SizeSpec:
+    """A size variable of the function: the value of a symbol, or a stride (in elements) of an input."""
+
+    name: str
+    what: Literal["symbol", "stride"]
+    input: int = 0
+    axis: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NewArray:
+    """A result to allocate before the call: C-contiguous, of these sizes."""
+
+    buffer: str
+    dtype: DType
+    shape: tuple[DimLike, ...]
+    wrapper: str = "ndarray"
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarOutput:
+    """A scalar read from the frame after the call."""
+
+    output: str
+    kind: Kind
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class SameInput:
+    """The very object that was passed."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class ViewOf:
+    """A view of an input: sizes and strides in elements, offset in elements."""
+
+    index: int
+    shape: tuple[DimLike, ...]
+    strides: tuple[DimLike, ...]
+    offset: DimLike
+
+
+@dataclass(frozen=True, slots=True)
+class SizeValue:
+    """A Python int known from the sizes."""
+
+    value: DimLike
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A constant (None, a number, a string)."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """A tuple or list of results."""
+
+    kind: Literal["tuple", "list"]
+    items: tuple[Recipe, ...]
+
+
+Recipe: TypeAlias = NewArray | ScalarOutput | SameInput | ViewOf | SizeValue | Constant | Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """See the module docstring.
+
+    Attributes:
+        inputs: what is passed.
+        sizes: how each size variable of the function is found, in its order.
+        results: per exit (a label of the region's `exits`): register or "return" -> recipe.
+    """
+
+    inputs: tuple[InputSpec, ...]
+    sizes: tuple[SizeSpec, ...]
+    results: Mapping[int | str, Mapping[int | str, Recipe]]
+
+
+def new_arrays(recipe: Recipe) -> tuple[NewArray, ...]:
+    """The arrays to allocate for a recipe, in order."""
+    if isinstance(recipe, NewArray):
+        return (recipe,)
+    if isinstance(recipe, Sequence):
+        return tuple(a for item in recipe.items for a in new_arrays(item))
+    return ()

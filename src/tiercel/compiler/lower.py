@@ -1,0 +1,636 @@
+"""A region graph to one function of the loop form.
+
+In: a checked `Region`. Out: `Lowered`: a `loops.form.Function`, the `Interface` by which it is called, and the
+instruction index of every exit site. One module walks the graph; the loop nests of groups are built by `nests`, views
+by `movement`.
+
+Invariants:
+
+* A value is computed once. An array value has one `Memory` (or several destinations that are all written where it is
+  computed: a result, a slot of a loop-carried buffer, an element of a collected list).
+* Nothing visible is written before the function returns 0: results are fresh buffers, inputs are only read. An `Exit`
+  therefore means "run this region in the interpreter from its start".
+* A loop-carried array alternates between two slots: an iteration reads one and writes the other.
+* What has no lowering raises `NotLowered` with the instruction at fault; nothing is approximated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tiercel.compiler.dims import dim_expression
+from tiercel.compiler.elementwise import COMPARISONS, EXPRESSIONS, NotLowered, cast
+from tiercel.compiler.expand import expand_composites
+from tiercel.compiler.fuse import Group, Item, fuse, is_elementwise
+from tiercel.compiler.graph import Branch, Graph, Guard, Loop, Node, Region, Result, Value, steps
+from tiercel.compiler.interface import (
+    Constant,
+    InputSpec,
+    Interface,
+    NewArray,
+    Recipe,
+    SameInput,
+    ScalarOutput,
+    Sequence,
+    SizeSpec,
+    SizeValue,
+)
+from tiercel.compiler.memory import Memory, c_strides
+from tiercel.compiler.movement import REORDERING, movement, permutation
+from tiercel.compiler.nests import Nests
+from tiercel.dtypes import DType, WeakComplex, WeakFloat, WeakInt, as_dtype, result_type
+from tiercel.loops.form import (
+    INDEX,
+    Allocate,
+    Assign,
+    Block,
+    Buffer,
+    Const,
+    Exit,
+    Expr,
+    For,
+    Function,
+    If,
+    Let,
+    Local,
+    Output,
+    Stmt,
+    Unary,
+    Var,
+    While,
+)
+from tiercel.operators import get
+from tiercel.operators.types import (
+    ArrayType,
+    NoneType,
+    NpScalarType,
+    PyBoolType,
+    PyComplexType,
+    PyFloatType,
+    PyIntType,
+    Type,
+)
+from tiercel.shapes import DimLike, Symbol, symbols_of
+
+FLOAT64, BOOL = as_dtype("float64"), as_dtype("bool")
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """What `lower_region` gives.
+
+    Attributes:
+        function: the loop nest.
+        interface: how to call it.
+        sites: instruction index of `Exit(i + 1)`.
+    """
+
+    function: Function
+    interface: Interface
+    sites: tuple[int, ...]
+
+
+def scalar_dtype(type_: Type) -> DType:
+    """The dtype a scalar value has in registers."""
+    match type_:
+        case NpScalarType():
+            return type_.dtype
+        case PyIntType():
+            return INDEX
+        case PyFloatType():
+            return FLOAT64
+        case PyBoolType():
+            return BOOL
+        case ArrayType(shape=()):
+            return type_.dtype
+    raise NotLowered(f"a {type(type_).__name__.removesuffix('Type')} is no number")
+
+
+def _symbols_of_type(type_: Type) -> Iterator[Symbol]:
+    dims = type_.shape if isinstance(type_, ArrayType) else ()
+    value = type_.value if isinstance(type_, PyIntType) else None
+    for dim in (*dims, *(() if value is None else (value,))):
+        yield from symbols_of(dim)
+
+
+def _uses(graph: Graph) -> Iterator[tuple[Value, object]]:
+    """Every use of a value inside a graph, with the step that uses it."""
+    for step in steps(graph):
+        match step:
+            case Node():
+                for value in step.inputs:
+                    yield value, step
+                for value in _values_in(step.attributes):
+                    yield value, step
+            case Loop():
+                for carried in step.carried:
+                    yield carried.initial, step
+                    yield carried.next, step
+                for collected in step.collected:
+                    yield collected.inside, step
+                for extra in (step.trip, step.condition):
+                    if isinstance(extra, Value):
+                        yield extra, step
+            case Branch():
+                yield step.condition, step
+                for merged in step.merged:
+                    yield merged.then, step
+                    yield merged.orelse, step
+            case Guard():
+                yield step.condition, step
+
+
+def _values_in(data: Any) -> Iterator[Value]:
+    if isinstance(data, Value):
+        yield data
+    elif isinstance(data, dict):
+        for item in data.values():
+            yield from _values_in(item)
+    elif isinstance(data, tuple | list):
+        for item in data:
+            yield from _values_in(item)
+    elif isinstance(data, slice):
+        yield from _values_in((data.start, data.stop, data.step))
+
+
+class Lowerer:
+    """The state of one lowering: where values are, where they have to go, the statements so far."""
+
+    def __init__(self, region: Region) -> None:
+        self.region = region
+        self.graph = expand_composites(region.graph)
+        self.facts = region.facts
+        self.memory: dict[Value, Memory] = {}
+        self.scalars: dict[Value, Expr] = {}
+        self.wanted: dict[Value, list[Memory]] = {}
+        self.uses: dict[Value, list[object]] = {}
+        self.statements: list[Stmt] = []
+        self.sites: list[int] = []
+        self.outputs: list[Var] = []
+        self.results: list[Buffer] = []
+        self._counts: dict[str, int] = {}
+        self._taken = {s.name for given in region.inputs for s in _symbols_of_type(given.value.type)}
+        self.nests = Nests(self)
+        for value, step in _uses(self.graph):
+            self.uses.setdefault(value, []).append(step)
+
+    # -- names and places -------------------------------------------------------------------------------------
+
+    def fresh(self, hint: str) -> str:
+        """A name not used before in the function, and one that a symbol may have."""
+        hint = re.sub(r"\W", "_", hint) or "v"
+        name, count = hint, self._counts.get(hint, 0)
+        while name in self._taken:
+            count += 1
+            name = f"{hint}_{count}"
+        self._counts[hint] = count
+        self._taken.add(name)
+        return name
+
+    def site(self, origin: int) -> int:
+        """The number of the exit site of an instruction."""
+        if origin not in self.sites:
+            self.sites.append(origin)
+        return self.sites.index(origin) + 1
+
+    def emit(self, stmt: Stmt) -> None:
+        """Add a statement."""
+        self.statements.append(stmt)
+
+    @contextmanager
+    def collecting(self) -> Iterator[list[Stmt]]:
+        """Statements made inside go to a list of their own."""
+        outer, self.statements = self.statements, []
+        try:
+            yield self.statements
+        finally:
+            self.statements = outer
+
+    def new_arena(self, value: Value, shape: tuple[DimLike, ...] | None = None) -> Memory:
+        """An arena buffer for an array value."""
+        assert isinstance(value.type, ArrayType)
+        return self.arena(value.name or "t", value.type.dtype, value.type.shape if shape is None else shape)
+
+    def arena(self, hint: str, dtype: DType, shape: tuple[DimLike, ...]) -> Memory:
+        """An arena buffer."""
+        buffer = Buffer(self.fresh(hint), dtype, tuple(dim_expression(d) for d in shape), space="arena")
+        self.emit(Allocate(buffer))
+        return Memory.whole(buffer, shape)
+
+    def destinations(self, value: Value) -> list[Memory]:
+        """Where a value being computed has to be stored; a new buffer when nobody asked for a place."""
+        places = self.wanted.pop(value, None) or [self.new_arena(value)]
+        self.memory[value] = places[0]
+        return places
+
+    def place(self, value: Value) -> Memory:
+        """Where an array value is."""
+        found = self.memory.get(value)
+        if found is not None:
+            return found
+        if isinstance(value.type, ArrayType) and value.type.rank == 0 and value in self.scalars:
+            memory = self.new_arena(value)
+            self.nests.store_scalar(memory, self.scalars[value])
+            self.memory[value] = memory
+            return memory
+        raise NotLowered(f"{value} has no memory (a {value.type})")
+
+    def scalar(self, value: Value) -> Expr:
+        """The expression of a scalar value (a Python or NumPy scalar, or an array of rank 0)."""
+        found = self.scalars.get(value)
+        if found is not None:
+            return found
+        type_ = value.type
+        if isinstance(type_, PyIntType) and type_.value is not None:
+            return dim_expression(type_.value)
+        if isinstance(type_, PyFloatType | PyBoolType) and type_.value is not None:
+            return Const(type_.value, scalar_dtype(type_))
+        if isinstance(type_, ArrayType) and type_.rank == 0:
+            return self.nests.load_scalar(self.place(value))
+        raise NotLowered(f"{value} (a {type_}) has no value here")
+
+    def combine(self, node: Node, operand: Callable[[Value], Expr]) -> Expr:
+        """The expression of an elementwise node, given the elements of its operands."""
+        given = [v for v in node.inputs if not isinstance(v.type, NoneType)]
+        output = node.outputs[0].type
+        dtype = output.dtype if isinstance(output, ArrayType | NpScalarType) else scalar_dtype(output)
+        if dtype.kind == "c" or any(getattr(v.type, "dtype", dtype).kind == "c" for v in given):
+            raise NotLowered("complex numbers", node.origin)
+        elements = [operand(v) for v in given]
+        key = get(node.operator).lowering.key
+        if key in COMPARISONS:
+            common = self._common(given, node)
+            elements = [cast(e, common) for e in elements]
+        elif key in ("isnan", "isinf", "isfinite", "signbit"):
+            pass
+        elif key == "where":
+            elements = [cast(elements[0], BOOL), *(cast(e, dtype) for e in elements[1:])]
+        try:
+            return cast(EXPRESSIONS[key](elements, dtype, node.attributes), dtype)
+        except NotLowered as error:
+            raise NotLowered(error.reason, node.origin) from None
+
+    @staticmethod
+    def _common(values: list[Value], node: Node) -> DType:
+        things: list[Any] = []
+        for value in values:
+            match value.type:
+                case ArrayType() | NpScalarType():
+                    things.append(value.type.dtype)
+                case PyBoolType():
+                    things.append(BOOL)
+                case PyIntType():
+                    things.append(WeakInt)
+                case PyFloatType():
+                    things.append(WeakFloat)
+                case PyComplexType():
+                    things.append(WeakComplex)
+        kinds = {t.kind for t in things if isinstance(t, DType)}
+        if {"i", "u"} <= kinds:
+            raise NotLowered("a comparison of signed with unsigned integers", node.origin)
+        if not any(isinstance(t, DType) for t in things):
+            return FLOAT64 if WeakFloat in things else INDEX
+        return result_type(*things)
+
+    # -- steps ------------------------------------------------------------------------------------------------
+
+    def run(self, graph: Graph) -> None:
+        """Lower the steps of a graph into the current statements."""
+        for item in fuse(graph):
+            origin = item.nodes[0].origin if isinstance(item, Group) else item.origin
+            try:
+                self.item(item)
+            except NotLowered as error:
+                if error.origin is None:
+                    error.origin = origin
+                raise
+
+    def item(self, item: Item) -> None:
+        """Lower one item."""
+        match item:
+            case Group():
+                self.nests.group(item)
+            case Node():
+                self.node(item)
+            case Loop():
+                self.loop(item)
+            case Branch():
+                self.branch(item)
+            case Guard():
+                condition = cast(self.scalar(item.condition), BOOL)
+                self.emit(If(Unary("not", condition), Block((Exit(self.site(item.origin)),))))
+
+    def node(self, node: Node) -> None:
+        """A node that is not part of a group: scalars, views, copies, general reductions."""
+        if node.writes is not None:
+            raise NotLowered("a write into an array", node.origin)
+        if is_elementwise(node):
+            expression = self.combine(node, self.scalar)
+            name = self.fresh(node.outputs[0].name or "s")
+            self.emit(Let(name, expression))
+            self.scalars[node.outputs[0]] = Var(name, expression.dtype)
+            return
+        movement(self, node)
+
+    def settle(self, value: Value) -> None:
+        """Fill destinations of a value that was not written to them where it was computed."""
+        places = self.wanted.pop(value, [])
+        if not places:
+            return
+        source = self.place(value)
+        for place in places:
+            self.nests.copy(source, place)
+
+    def loop(self, loop: Loop) -> None:
+        """A counted or while loop."""
+        counted = loop.header is None
+        index = Symbol(self.fresh((loop.index.name if loop.index else "") or "t"), "scalar")
+        if counted:
+            parity: DimLike = index % 2
+            trip = loop.trip
+            if isinstance(trip, Value):
+                trip = trip.type.value if isinstance(trip.type, PyIntType) else None
+            if trip is None:
+                raise NotLowered("a loop whose trip count is not a size", loop.origin)
+            if loop.index is not None:
+                self.scalars[loop.index] = Var(index.name)
+            last: DimLike = trip % 2
+        else:
+            name = self.fresh("parity")
+            self.emit(Local(name, Const(0, INDEX)))
+            parity = last = Symbol(name, "scalar")
+            trip = None
+        arrays: list[tuple[Value, Memory, DimLike]] = []
+        scalars: list[tuple[Value, str]] = []
+        for carried in loop.carried:
+            type_ = carried.inside.type
+            if isinstance(type_, ArrayType) and type_.rank > 0:
+                self._check_shape(carried.initial, carried.inside, carried.next, loop)
+                slots = self.arena(carried.inside.name or "carried", type_.dtype, (2, *type_.shape))
+                size = slots.strides[0]
+                first = replace(slots, shape=slots.shape[1:], strides=slots.strides[1:])
+                self.nests.copy(self.place(carried.initial), first)
+                self.memory[carried.inside] = replace(first, offset=parity * size)
+                self.memory[carried.after] = replace(first, offset=last * size)
+                arrays.append((carried.next, replace(first, offset=(1 - parity) * size), size))
+            else:
+                name = self.fresh(carried.inside.name or "carried")
+                dtype = scalar_dtype(type_)
+                if scalar_dtype(carried.next.type) is not dtype:
+                    raise NotLowered(f"{carried.inside} changes its type in the loop", loop.origin)
+                self.emit(Local(name, cast(self.scalar(carried.initial), dtype)))
+                self.scalars[carried.inside] = self.scalars[carried.after] = Var(name, dtype)
+                scalars.append((carried.next, name))
+        collections: list[tuple[Value, Memory]] = []
+        for collected in loop.collected:
+            if trip is None:
+                raise NotLowered("a list that grows in a while loop", loop.origin)
+            type_ = collected.after.type
+            inside = collected.inside.type
+            if not isinstance(type_, ArrayType) or not isinstance(inside, ArrayType | NpScalarType):
+                raise NotLowered("a list of values that are not arrays of one shape", loop.origin)
+            whole = self.destinations(collected.after)
+            for memory in whole:
+                element = replace(
+                    memory, shape=memory.shape[1:], strides=memory.strides[1:],
+                    offset=memory.offset + index * memory.strides[0],
+                )  # fmt: skip
+                collections.append((collected.inside, element))
+        header: list[Stmt] = []
+        condition: Expr | None = None
+        if loop.header is not None:
+            assert loop.condition is not None
+            with self.collecting() as header:
+                self.run(loop.header)
+                condition = cast(self.scalar(loop.condition), BOOL)
+        with self.collecting() as body:
+            for value, memory, _ in arrays:
+                self.wanted.setdefault(value, []).append(memory)
+            for value, memory in collections:
+                if isinstance(value.type, ArrayType):
+                    self.wanted.setdefault(value, []).append(memory)
+            self.run(loop.body)
+            for value, memory in collections:
+                if not isinstance(value.type, ArrayType):
+                    self.nests.store_scalar(memory, self.scalar(value))
+            for value in {v for v, _, _ in arrays} | {v for v, _ in collections}:
+                self.settle(value)
+            news = []
+            for value, name in scalars:
+                new = self.fresh(f"{name}_next")
+                expression = cast(self.scalar(value), scalar_dtype(value.type))
+                self.emit(Let(new, expression))
+                news.append(Assign(name, Var(new, expression.dtype)))
+            for stmt in news:
+                self.emit(stmt)
+            if condition is not None:
+                toggled = dim_expression(1 - parity)
+                self.emit(Assign(str(parity), toggled))
+        if condition is not None:
+            self.emit(While(Block(tuple(header)), condition, Block(tuple(body))))
+        else:
+            assert trip is not None
+            self.emit(For(index.name, dim_expression(trip), Block(tuple(body))))
+
+    def _check_shape(self, initial: Value, inside: Value, following: Value, loop: Loop) -> None:
+        shapes = []
+        for value in (initial, inside, following):
+            if not isinstance(value.type, ArrayType):
+                raise NotLowered(f"{inside} is not an array in every iteration", loop.origin)
+            shapes.append(value.type.shape)
+            if value.type.dtype is not inside.type.dtype:  # type: ignore[attr-defined]
+                raise NotLowered(f"{inside} changes its dtype in the loop", loop.origin)
+        for other in shapes[1:]:
+            same = len(other) == len(shapes[0]) and all(
+                self.facts.equal(a, b) is True for a, b in zip(shapes[0], other, strict=True)
+            )
+            if not same:
+                raise NotLowered(f"{inside} changes its size in the loop", loop.origin)
+
+    def branch(self, branch: Branch) -> None:
+        """Both arms; what they merge is written to one place."""
+        condition = cast(self.scalar(branch.condition), BOOL)
+        arrays: list[tuple[tuple[Value, Value], Memory]] = []
+        scalars: list[tuple[tuple[Value, Value], str, DType]] = []
+        for merged in branch.merged:
+            type_, arms_of = merged.after.type, (merged.then, merged.orelse)
+            if isinstance(type_, ArrayType) and type_.rank > 0:
+                arrays += [(arms_of, memory) for memory in self.destinations(merged.after)]
+            else:
+                dtype = scalar_dtype(type_)
+                name = self.fresh(merged.after.name or "merged")
+                self.emit(Local(name, Const(dtype.numpy.type(0).item(), dtype)))
+                self.scalars[merged.after] = Var(name, dtype)
+                scalars.append((arms_of, name, dtype))
+        arms = []
+        for arm, graph in enumerate((branch.then, branch.orelse)):
+            with self.collecting() as statements:
+                # what the arm computes goes straight to its place; what it only passes on is copied there
+                passed = []
+                for values, memory in arrays:
+                    if values[arm] in self.memory:
+                        passed.append((values[arm], memory))
+                    else:
+                        self.wanted.setdefault(values[arm], []).append(memory)
+                self.run(graph)
+                for values, _ in arrays:
+                    self.settle(values[arm])
+                for value, memory in passed:
+                    self.nests.copy(self.place(value), memory)
+                for values, name, dtype in scalars:
+                    self.emit(Assign(name, cast(self.scalar(values[arm]), dtype)))
+            arms.append(Block(tuple(statements)))
+        self.emit(If(condition, arms[0], arms[1]))
+
+    # -- the region -------------------------------------------------------------------------------------------
+
+    def lower(self) -> Lowered:
+        """Lower the whole region."""
+        region = self.region
+        if set(region.exits) != {"return"}:
+            raise NotLowered("a region with several exits")
+        specs, strides, arguments, scalars = self._inputs()
+        exit_ = region.exits["return"]
+        recipes = {register: self._recipe(result) for register, result in exit_.items()}
+        self.run(self.graph)
+        for result in exit_.values():
+            self._finish(result)
+        symbols: dict[str, None] = {}
+        for spec in specs:
+            for dim in (*spec.dims, *(() if spec.value is None else (spec.value,))):
+                for symbol in sorted(symbols_of(dim), key=str):
+                    symbols.setdefault(symbol.name)
+        sizes = [SizeSpec(name, "symbol") for name in symbols] + strides
+        function = Function(
+            region.name,
+            tuple(Var(s.name) for s in sizes),
+            tuple(scalars),
+            (*arguments, *self.results),
+            tuple(self.outputs),
+            Block(tuple(self.statements)),
+            (region.name, region.start, region.start),
+        )
+        return Lowered(function, Interface(tuple(specs), tuple(sizes), {"return": recipes}), tuple(self.sites))
+
+    def _inputs(self) -> tuple[list[InputSpec], list[SizeSpec], list[Buffer], list[Var]]:
+        specs: list[InputSpec] = []
+        strides: list[SizeSpec] = []
+        buffers: list[Buffer] = []
+        scalars: list[Var] = []
+        for number, given in enumerate(self.region.inputs):
+            type_ = given.value.type
+            name = self.fresh(given.value.name or f"in{number}")
+            if isinstance(type_, ArrayType):
+                contiguous = type_.layout.is_c
+                steps_: tuple[DimLike, ...] = c_strides(type_.shape)
+                if not contiguous:
+                    names = [self.fresh(f"{name}_s{axis}") for axis in range(type_.rank)]
+                    strides += [SizeSpec(n, "stride", number, axis) for axis, n in enumerate(names)]
+                    steps_ = tuple(Symbol(n, "scalar") for n in names)
+                buffer = Buffer(
+                    name,
+                    type_.dtype,
+                    tuple(dim_expression(d) for d in type_.shape),
+                    None if contiguous else tuple(dim_expression(s) for s in steps_),
+                )
+                buffers.append(buffer)
+                self.memory[given.value] = Memory.whole(buffer, type_.shape, steps_)
+                specs.append(
+                    InputSpec(name, "array", type_.dtype, type_.shape, contiguous, given.source, type_.wrapper)
+                )
+                continue
+            kind, dtype = _scalar_kind(type_), scalar_dtype(type_)
+            value = type_.value if isinstance(type_, PyIntType) else None
+            specs.append(InputSpec(name, kind, dtype, (), True, given.source, value=value))
+            if value is None:
+                scalars.append(Var(name, dtype))
+                self.scalars[given.value] = Var(name, dtype)
+        return specs, strides, buffers, scalars
+
+    def _recipe(self, result: Result) -> Recipe:
+        match result.what:
+            case "none":
+                return Constant(None)
+            case "constant":
+                return Constant(result.constant)
+            case "tuple" | "list":
+                return Sequence(result.what, tuple(self._recipe(item) for item in result.items))
+            case "input":
+                assert result.index is not None
+                return SameInput(result.index)
+            case "view":
+                raise NotLowered("a result that is a view")
+        assert result.value is not None
+        value = result.value
+        if isinstance(value.type, ArrayType):
+            if value in self.wanted or value in self.memory:
+                raise NotLowered(f"{value} is returned twice or as it was passed")
+            name = self.fresh(value.name or "result")
+            shape = value.type.shape
+            if any(s.kind == "data" for d in shape for s in symbols_of(d)):
+                raise NotLowered("a result whose size depends on data")
+            buffer = Buffer(name, value.type.dtype, tuple(dim_expression(d) for d in shape), space="result")
+            self.results.append(buffer)
+            self.wanted[value] = [Memory.whole(buffer, shape)]
+            self._seek_producer(value)
+            return NewArray(name, value.type.dtype, shape, value.type.wrapper)
+        if isinstance(value.type, PyIntType) and value.type.value is not None:
+            return SizeValue(value.type.value)
+        output = Var(self.fresh(f"{value.name or 'out'}_out"), scalar_dtype(value.type))
+        self.outputs.append(output)
+        return ScalarOutput(output.name, _scalar_kind(value.type), output.dtype)
+
+    def _seek_producer(self, value: Value) -> None:
+        """A result that only reorders the axes of a collected list: let the list be written in that order at once."""
+        for step in self.graph.steps:
+            if not isinstance(step, Node) or step.outputs != (value,) or step.operator not in REORDERING:
+                continue
+            source = step.inputs[0]
+            order = permutation(step)
+            collected = any(source is c.after for s in self.graph.steps if isinstance(s, Loop) for c in s.collected)
+            if order is None or not collected or len(self.uses.get(source, ())) != 1:
+                return
+            inverse = [order.index(axis) for axis in range(len(order))]
+            self.wanted[source] = [self.wanted.pop(value)[0].permuted(inverse)]
+            return
+
+    def _finish(self, result: Result) -> None:
+        for item in result.items:
+            self._finish(item)
+        value = result.value
+        if result.what != "value" or value is None:
+            return
+        if isinstance(value.type, ArrayType):
+            self.settle(value)
+        elif not (isinstance(value.type, PyIntType) and value.type.value is not None):
+            output = self.outputs[self._emitted]
+            self._emitted += 1
+            self.emit(Output(output.name, cast(self.scalar(value), output.dtype)))
+
+    _emitted = 0
+
+
+def _scalar_kind(type_: Type) -> Any:
+    match type_:
+        case NpScalarType():
+            return "npscalar"
+        case PyIntType():
+            return "pyint"
+        case PyFloatType():
+            return "pyfloat"
+        case PyBoolType():
+            return "pybool"
+    raise NotLowered(f"a {type(type_).__name__.removesuffix('Type')} as an input or result")
+
+
+def lower_region(region: Region) -> Lowered:
+    """Lower a region.
+
+    Raises:
+        NotLowered: with the reason and the instruction, for what has no machine code.
+    """
+    return Lowerer(region).lower()

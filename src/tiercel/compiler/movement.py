@@ -1,0 +1,254 @@
+"""Movement rows: what only rearranges elements becomes an index map; a copy is made where strides cannot say it.
+
+In: a node whose operands have memory. Out: the memory of its results (entries in `Lowerer.memory`), and copy loops
+where needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tiercel.compiler.elementwise import NotLowered
+from tiercel.compiler.fuse import REDUCTIONS
+from tiercel.compiler.graph import Node, Value
+from tiercel.compiler.memory import Memory
+from tiercel.operators.types import ArrayType, PyIntType
+from tiercel.shapes import DimLike, normalize_axis, slice_dim
+
+if TYPE_CHECKING:
+    from tiercel.compiler.lower import Lowerer
+
+Rule = Callable[["Lowerer", Node], None]
+
+REORDERING = ("transpose", "moveaxis", "swapaxes", "matrix_transpose")
+
+
+def permutation(node: Node) -> list[int] | None:
+    """Axes of the operand in the order of the result, for operators that only reorder axes."""
+    type_ = node.inputs[0].type
+    if not isinstance(type_, ArrayType):
+        return None
+    rank, attributes = type_.rank, node.attributes
+    order = list(range(rank))
+    match node.operator:
+        case "transpose":
+            axes = attributes.get("axes")
+            return order[::-1] if axes is None else [a % rank for a in axes]
+        case "matrix_transpose":
+            return [*order[:-2], order[-1], order[-2]]
+        case "swapaxes":
+            a, b = attributes["axis1"] % rank, attributes["axis2"] % rank
+            order[a], order[b] = order[b], order[a]
+            return order
+        case "moveaxis":
+            source, target = attributes["source"], attributes["destination"]
+            sources = [source % rank] if isinstance(source, int) else [s % rank for s in source]
+            targets = [target % rank] if isinstance(target, int) else [t % rank for t in target]
+            order = [a for a in order if a not in sources]
+            for to, axis in sorted(zip(targets, sources, strict=True)):
+                order.insert(to, axis)
+            return order
+    return None
+
+
+def _array(value: Value) -> ArrayType:
+    if not isinstance(value.type, ArrayType):
+        raise NotLowered(f"an operand that is {value.type}")
+    return value.type
+
+
+def _reorder(state: Lowerer, node: Node) -> None:
+    order = permutation(node)
+    if order is None:
+        raise NotLowered(f"{node.operator} of a scalar")
+    state.memory[node.outputs[0]] = state.place(node.inputs[0]).permuted(order)
+
+
+def _reshape(state: Lowerer, node: Node) -> None:
+    """reshape, ravel, flatten, squeeze, expand_dims: the same elements in C order."""
+    if node.attributes.get("order", "C") != "C":
+        raise NotLowered(f"{node.operator} in {node.attributes['order']} order")
+    source, output = node.inputs[0], node.outputs[0]
+    if not isinstance(output.type, ArrayType):
+        # an array of one element that became a scalar
+        if source in state.scalars:
+            state.scalars[output] = state.scalars[source]
+        else:
+            memory = state.place(source)
+            state.scalars[output] = state.nests.load_scalar(replace(memory, shape=(), strides=()))
+        return
+    if source in state.scalars:
+        state.scalars[output] = state.scalars[source]
+        return
+    memory = state.place(source)
+    shape = output.type.shape
+    view = memory.reshaped(shape)
+    if view is None:
+        compact = state.new_arena(source)
+        state.nests.copy(memory, compact)
+        view = compact.reshaped(shape)
+        assert view is not None
+    state.memory[output] = view
+
+
+def _broadcast_to(state: Lowerer, node: Node) -> None:
+    output = _array(node.outputs[0])
+    memory = state.place(node.inputs[0])
+    strides = state.nests.strides_over(memory, output.shape, node.origin)
+    state.memory[node.outputs[0]] = replace(memory, shape=output.shape, strides=strides)
+
+
+def _split(state: Lowerer, node: Node) -> None:
+    memory = state.place(node.inputs[0])
+    axis = normalize_axis(node.attributes.get("axis", 0), len(memory.shape))
+    offset: DimLike = memory.offset
+    for output in node.outputs:
+        shape = _array(output).shape
+        state.memory[output] = replace(memory, shape=shape, offset=offset)
+        offset = offset + shape[axis] * memory.strides[axis]
+
+
+def _flip(state: Lowerer, node: Node) -> None:
+    memory = state.place(node.inputs[0])
+    rank = len(memory.shape)
+    axis = node.attributes.get("axis")
+    axes = range(rank) if axis is None else [axis] if isinstance(axis, int) else axis
+    for a in (normalize_axis(a, rank) for a in axes):
+        strides = list(memory.strides)
+        offset = memory.offset + (memory.shape[a] - 1) * strides[a]
+        strides[a] = -strides[a]
+        memory = replace(memory, strides=tuple(strides), offset=offset)
+    state.memory[node.outputs[0]] = memory
+
+
+def _concat(state: Lowerer, node: Node) -> None:
+    output = _array(node.outputs[0])
+    axis = node.attributes.get("axis", 0)
+    if axis is None:
+        raise NotLowered("concat of flattened arrays")
+    axis = normalize_axis(axis, output.rank)
+    for whole in state.destinations(node.outputs[0]):
+        start: DimLike = 0
+        for value in node.inputs:
+            piece = _array(value)
+            offset = whole.offset + start * whole.strides[axis]
+            state.nests.copy(state.place(value), replace(whole, shape=piece.shape, offset=offset))
+            start = start + piece.shape[axis]
+
+
+def _stack(state: Lowerer, node: Node) -> None:
+    output = _array(node.outputs[0])
+    axis = normalize_axis(node.attributes.get("axis", 0), output.rank)
+    for whole in state.destinations(node.outputs[0]):
+        shape = whole.shape[:axis] + whole.shape[axis + 1 :]
+        strides = whole.strides[:axis] + whole.strides[axis + 1 :]
+        for number, value in enumerate(node.inputs):
+            target = replace(whole, shape=shape, strides=strides, offset=whole.offset + number * whole.strides[axis])
+            if isinstance(value.type, ArrayType) and value.type.rank:
+                state.nests.copy(state.place(value), target)
+            else:
+                state.nests.store_scalar(target, state.scalar(value))
+
+
+def _index(state: Lowerer, node: Node) -> None:
+    """Basic indexing: ints, slices, None and Ellipsis. The key is `attributes["key"]`."""
+    memory = state.place(node.inputs[0])
+    key = node.attributes.get("key", node.inputs[1] if len(node.inputs) > 1 else None)
+    parts = list(key) if isinstance(key, tuple) else [key]
+    rank = len(memory.shape)
+    used = sum(p is not None and p is not Ellipsis for p in parts)
+    if Ellipsis not in [p if p is Ellipsis else 0 for p in parts]:
+        parts.append(Ellipsis)
+    shape: list[DimLike] = []
+    strides: list[DimLike] = []
+    offset = memory.offset
+    axis = 0
+    for part in parts:
+        if part is None:
+            shape.append(1)
+            strides.append(0)
+        elif part is Ellipsis:
+            for _ in range(rank - used):
+                shape.append(memory.shape[axis])
+                strides.append(memory.strides[axis])
+                axis += 1
+        elif isinstance(part, slice):
+            size, stride = memory.shape[axis], memory.strides[axis]
+            bounds = [_static_int(b) for b in (part.start, part.stop, part.step)]
+            step = 1 if bounds[2] is None else bounds[2]
+            if not isinstance(step, int):
+                raise NotLowered("a slice with a step that is not known")
+            shape.append(slice_dim(size, bounds[0], bounds[1], step))
+            strides.append(stride * step)
+            offset = offset + _first_of(size, bounds[0], step) * stride
+            axis += 1
+        else:
+            place = state.nests.position(part, memory.shape[axis], node.origin)
+            offset = offset + place * memory.strides[axis]
+            axis += 1
+    output = node.outputs[0]
+    result = Memory(memory.root, tuple(shape), tuple(strides), offset)
+    if isinstance(output.type, ArrayType):
+        # in the sizes typing found: equal values, perhaps another form
+        state.memory[output] = replace(result, shape=output.type.shape)
+    else:
+        state.scalars[output] = state.nests.load_scalar(result)
+
+
+def _static_int(bound: object) -> DimLike | None:
+    if isinstance(bound, Value):
+        if isinstance(bound.type, PyIntType) and bound.type.value is not None:
+            return bound.type.value
+        raise NotLowered("a slice bound that is not a size")
+    return bound  # type: ignore[return-value]
+
+
+def _first_of(size: DimLike, start: DimLike | None, step: int) -> DimLike:
+    """The first position a slice takes, clipped as Python does."""
+    from tiercel.shapes import dim_max, dim_min
+
+    if start is None:
+        return 0 if step > 0 else size - 1
+    if isinstance(start, int):
+        if start < 0:
+            return dim_max(start + size, 0 if step > 0 else -1)
+        return dim_min(start, size if step > 0 else size - 1)
+    raise NotLowered("a slice that starts at a computed size")
+
+
+def _diagonal(state: Lowerer, node: Node) -> None:
+    raise NotLowered(node.operator, node.origin)
+
+
+def _reduce(state: Lowerer, node: Node) -> None:
+    state.nests.reduce(node)
+
+
+RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(REORDERING, _reorder),
+    **dict.fromkeys(("reshape", "ravel", "flatten", "squeeze", "expand_dims"), _reshape),
+    "broadcast_to": _broadcast_to,
+    "split": _split,
+    "array_split": _split,
+    "flip": _flip,
+    "concat": _concat,
+    "stack": _stack,
+    "index": _index,
+    **dict.fromkeys(REDUCTIONS, _reduce),
+}
+
+
+def movement(state: Lowerer, node: Node) -> None:
+    """Lower a node that stands by itself.
+
+    Raises:
+        NotLowered: there is no rule for its operator.
+    """
+    rule = RULES.get(node.operator)
+    if rule is None:
+        raise NotLowered(f"{node.operator} has no machine code", node.origin)
+    rule(state, node)
+    for output in node.outputs:
+        state.settle(output)

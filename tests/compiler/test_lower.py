@@ -1,4 +1,4 @@
-"""Regions through fusion and lowering: the loop form's evaluator and machine code against NumPy, over changing sizes."""
+"""Regions through fusion and lowering: evaluator and machine code against NumPy, over changing sizes."""
 
 from __future__ import annotations
 

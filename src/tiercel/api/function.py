@@ -22,7 +22,7 @@ from tiercel.api.process import register
 from tiercel.api.wrapper import clone, make_wrapper, parameters_of
 from tiercel.bytecode.program import Program
 from tiercel.errors import CaptureError, InternalError, StrictError, TiercelPerformanceWarning
-from tiercel.interp import Decoded, Hooks, hide, run, trim
+from tiercel.interp import Decoded, Hooks, hide, run_prepared, trim
 from tiercel.vm import machine
 
 if TYPE_CHECKING:
@@ -98,7 +98,8 @@ class JitFunction:
         if isinstance(function, FunctionType) and function.__code__.co_flags & _UNWRAPPABLE:
             public = clone(function)
         else:
-            public = make_wrapper(function, enter=self.enter, run=self.run, leave=self.leave)
+            runner = run_prepared if self.checker is None else self.run_checked
+            public = make_wrapper(function, enter=self.enter, run=runner, leave=self.leave)
         attributes: dict[str, Any] = {
             "__tiercel__": self,
             "explain": self.explain,
@@ -145,12 +146,10 @@ class JitFunction:
         found = self._decoded.get(forbids)
         return found if found is not None else self._prepare(forbids)
 
-    def run(self, prepared: tuple[Decoded, tuple[CellType, ...], Hooks], arguments: tuple[Any, ...]) -> Any:
-        """Run what `enter` returned."""
-        if self.checker is not None:
-            self.checker.check(arguments)
-        decoded, cells, hooks = prepared
-        return run(decoded, arguments, cells, hooks=hooks)
+    def run_checked(self, prepared: tuple[Decoded, tuple[CellType, ...], Hooks], arguments: tuple[Any, ...]) -> Any:
+        """Run what `enter` returned, if the arguments keep the hints."""
+        self.checker.check(arguments)
+        return run_prepared(prepared, arguments)
 
     def leave(self, error: BaseException) -> None:
         """Cut our frames from the traceback of an exception that leaves the function, and say what it was about."""
@@ -318,5 +317,5 @@ else:
         return False
 
 
-for _function in (JitFunction.run, JitFunction.enter):
+for _function in (JitFunction.run_checked, JitFunction.enter):
     _function.__code__ = hide(_function.__code__)

@@ -9,7 +9,7 @@ from tiercel.interp.decode import Counters, Decoded, Environment, LoopCounters, 
 from tiercel.interp.hooks import NO_HOOKS, Callee, Hooks
 from tiercel.interp.layout import CALL, LEAVE, RETURN
 from tiercel.interp.locate import Place, locate, places
-from tiercel.interp.run import run
+from tiercel.interp.run import run, run_prepared
 from tiercel.interp.tracebacks import block_of, hide, trim
 
 __all__ = [
@@ -31,5 +31,6 @@ __all__ = [
     "locate",
     "places",
     "run",
+    "run_prepared",
     "trim",
 ]

@@ -26,6 +26,7 @@ from tiercel.bytecode.program import Function, Parameter, Program
 from tiercel.interp.bind import Bind, binder, binder_code, constant_defaults
 from tiercel.interp.emit import BlockEmitter
 from tiercel.interp.flow import Flow, TryRange, analyse
+from tiercel.interp.hooks import NO_HOOKS, Hooks
 from tiercel.interp.layout import CounterLayout, Layout, is_literal, lay_out
 from tiercel.interp.linetable import encode_positions, unit_indexes
 from tiercel.interp.support import SUPPORT
@@ -120,6 +121,8 @@ class Decoded:
         self.flow: Flow = analyse(self.function)
         self.layout: Layout = lay_out(program, self.function)
         self.tail: list[Any] = [*self.layout.tail, self]
+        # The tail with the callbacks of the last hooks in place. One tuple, swapped as a whole.
+        self.hooked: tuple[Hooks, list[Any]] = (NO_HOOKS, self.tail)
         self.table: list[Block] = []
         self.block_start: list[int] = []
         self.block_try: list[int] = []
@@ -134,6 +137,19 @@ class Decoded:
 
     def __repr__(self) -> str:
         return f"<Decoded {self.function.qualname or self.function.name}: {len(self.table)} blocks>"
+
+    def tail_for(self, hooks: Hooks) -> list[Any]:
+        """Return the tail of a frame that runs under these hooks."""
+        hooked = self.hooked
+        if hooked[0] is not hooks:
+            tail = self.tail.copy()
+            first = len(self.function.parameters) + len(self.function.free)
+            if hooks.on_callee is not None:
+                tail[self.layout.on_callee - first] = hooks.on_callee
+            if hooks.on_region is not None:
+                tail[self.layout.on_region - first] = hooks.on_region
+            hooked = self.hooked = (hooks, tail)
+        return hooked[1]
 
     # ---- entering ----------------------------------------------------------------------------------------------------
 
@@ -183,7 +199,8 @@ class Decoded:
             entries, iterations, timed, spent = c[base : base + CounterLayout.PER_LOOP]
             loops.append(LoopCounters(entries, iterations, spent * entries // timed if timed else 0))
         python = {index: (c[at], c[at + 1]) for index, at in self.layout.python_calls.items()}
-        return Counters(c[CounterLayout.CALLS], c[CounterLayout.TIME], tuple(loops), python)
+        calls, timed = c[CounterLayout.CALLS], c[CounterLayout.TIMED_CALLS]
+        return Counters(calls, c[CounterLayout.TIME] * calls // timed if timed else 0, tuple(loops), python)
 
     @property
     def times_ns(self) -> dict[int | None, int]:

@@ -39,7 +39,8 @@ class CounterLayout:
 
     CALLS: Final = 0
     TIME: Final = 1
-    FIRST_LOOP: Final = 2
+    TIMED_CALLS: Final = 2
+    FIRST_LOOP: Final = 3
     PER_LOOP: Final = 4
     ENTRIES: Final = 0
     ITERATIONS: Final = 1

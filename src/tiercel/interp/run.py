@@ -25,13 +25,15 @@ from tiercel.interp.layout import CALL, LEAVE, RETURN, CounterLayout
 from tiercel.interp.support import unbound_free, unbound_local
 from tiercel.interp.tracebacks import block_of, hide, is_ours, trim
 
-__all__ = ["run"]
+__all__ = ["run", "run_prepared"]
 
 # decoded, R, block to go on with, register for the result, instruction of the call, clock at entry
 _Suspended: TypeAlias = tuple[Decoded, list[Any], int, int, int, int]
 
 _CALLS: Final = CounterLayout.CALLS
 _TIME: Final = CounterLayout.TIME
+_TIMED: Final = CounterLayout.TIMED_CALLS
+_ALWAYS_TIMED: Final = 16
 # Until this many frames no question is asked about the recursion limit.
 _UNCHECKED_DEPTH: Final = 40
 
@@ -70,43 +72,56 @@ def run(
     Raises:
         Whatever the function raises.
     """
-    layout = decoded.layout
-    frame: list[Any]
-    entering: list[TryRange] = []
     if start is None:
-        frame = [*arguments, *cells, *decoded.tail]
-        block = 0
-        decoded.counts[_CALLS] += 1
-    else:
-        if registers is None or len(registers) != decoded.function.registers:
-            raise InternalError(
-                f"entry at instruction {start} needs all {decoded.function.registers} registers, got "
-                f"{0 if registers is None else len(registers)}",
-                stage="interp",
-            )
-        arriving = len(decoded.function.parameters) + len(decoded.function.free)
-        frame = [*registers, *decoded.tail[decoded.function.registers - arriving :]]
-        block = decoded.entry(start)
-        now = perf_counter_ns()
-        for loop in decoded.flow.loops:
-            if loop.start <= start <= loop.stop:
-                frame[layout.timers + loop.loop] = now
-        entering = [row for row in decoded.flow.tries if row.handler <= start < row.end]
-        entering.sort(key=lambda row: row.handler - row.end)  # outermost first
-    if hooks.on_callee is not None:
-        frame[layout.on_callee] = hooks.on_callee
-    if hooks.on_region is not None:
-        frame[layout.on_region] = hooks.on_region
-    if start is None and hooks.on_entry is not None:
-        hooks.on_entry(decoded, frame)
-    began = perf_counter_ns()
+        try:
+            return run_prepared((decoded, tuple(cells), hooks), tuple(arguments))
+        except BaseException as error:
+            error.__traceback__ = trim(error.__traceback__, error)
+            raise
+    if registers is None or len(registers) != decoded.function.registers:
+        raise InternalError(
+            f"entry at instruction {start} needs all {decoded.function.registers} registers, got "
+            f"{0 if registers is None else len(registers)}",
+            stage="interp",
+        )
+    arriving = len(decoded.function.parameters) + len(decoded.function.free)
+    frame = [*registers, *decoded.tail_for(hooks)[decoded.function.registers - arriving :]]
+    now = perf_counter_ns()
+    for loop in decoded.flow.loops:
+        if loop.start <= start <= loop.stop:
+            frame[decoded.layout.timers + loop.loop] = now
+    entering = [row for row in decoded.flow.tries if row.handler <= start < row.end]
+    entering.sort(key=lambda row: row.handler - row.end)  # outermost first
     try:
-        _execute(decoded, frame, block, hooks, None, entering)
+        _execute(decoded, frame, decoded.entry(start), hooks, None, entering)
     except BaseException as error:
         error.__traceback__ = trim(error.__traceback__, error)
         raise
-    decoded.counts[_TIME] += perf_counter_ns() - began
-    return frame[layout.value]
+    return frame[decoded.value_slot]
+
+
+def run_prepared(prepared: tuple[Decoded, tuple[CellType, ...], Hooks], arguments: tuple[Any, ...]) -> Any:
+    """Run a function from its beginning: `run` for those who call often.
+
+    Args:
+        prepared: what to run, its cells, the callbacks.
+        arguments: the parameters, as `Decoded.bind` returns them.
+    """
+    decoded, cells, hooks = prepared
+    frame = [*arguments, *cells, *decoded.tail_for(hooks)]
+    counts = decoded.counts
+    counts[_CALLS] += 1
+    if hooks.on_entry is not None:
+        hooks.on_entry(decoded, frame)
+    began = perf_counter_ns()
+    try:
+        _execute(decoded, frame, 0, hooks, None, [])
+    except BaseException as error:
+        error.__traceback__ = trim(error.__traceback__, error)
+        raise
+    counts[_TIME] += perf_counter_ns() - began
+    counts[_TIMED] += 1
+    return frame[decoded.value_slot]
 
 
 def _execute(
@@ -137,7 +152,7 @@ def _execute(
     raising: BaseException | None = None
     pending: BaseException | None
     # What `raising` had as `__context__`: raising it here must not change that, not even where it was None.
-    context: BaseException | None | _NoContext = _NO_CONTEXT
+    context: BaseException | _NoContext | None = _NO_CONTEXT
     if entering:
         raising = frame[entering[0].exception]
         if not isinstance(raising, BaseException):
@@ -164,25 +179,26 @@ def _execute(
                     if keywords or len(arguments) != target.arity:
                         arguments = _bind(callee, arguments, keywords or {})
                     suspended = (decoded, frame, following, register, site, began)
+                    hooked = target.hooked
+                    tail = hooked[1] if hooked[0] is hooks else target.tail_for(hooks)
                     # Ctrl-C may strike at any call: the frame is switched in one go, without one.
-                    decoded, table, frame = target, target.table, [*arguments, *callee.cells, *target.tail]
+                    decoded, table, frame = target, target.table, [*arguments, *callee.cells, *tail]
                     block, site = 0, 0
                     stack += (suspended,)
                     del suspended
                     callee = arguments = keywords = None
-                    layout = target.layout
-                    if hooks.on_callee is not None:
-                        frame[layout.on_callee] = hooks.on_callee
-                    if hooks.on_region is not None:
-                        frame[layout.on_region] = hooks.on_region
-                    target.counts[_CALLS] += 1
+                    counts = target.counts
+                    calls = counts[_CALLS] = counts[_CALLS] + 1
                     if hooks.on_entry is not None:
                         hooks.on_entry(target, frame)
-                    began = perf_counter_ns()
+                    # Small helpers are called often: after the first few, one call in 16 is timed.
+                    began = perf_counter_ns() if calls <= _ALWAYS_TIMED or not calls & 15 else 0
                 elif block == RETURN:
                     if not stack:
                         return RETURN
-                    decoded.counts[_TIME] += perf_counter_ns() - began
+                    if began:
+                        decoded.counts[_TIME] += perf_counter_ns() - began
+                        decoded.counts[_TIMED] += 1
                     value = frame[decoded.value_slot]
                     # Not `pop`: after a call Ctrl-C may strike, and the frame would be lost.
                     decoded, frame, block, register, site, began = stack[-1]
@@ -328,4 +344,5 @@ def _checked_depth(frames: int) -> int:
 
 # Our frames lie between a user's function and its caller: `warnings.warn(stacklevel=2)` must not count them.
 run.__code__ = hide(run.__code__)
+run_prepared.__code__ = hide(run_prepared.__code__)
 _execute.__code__ = hide(_execute.__code__)

@@ -65,9 +65,9 @@ class LSTM(_LSTMWeights):
         """
         batch, steps, _ = x.shape
         if h is None:
-            h = ops.zeros((batch, self.hidden_size), dtype=x.dtype)
+            h = ops.zeros_like(x, shape=(batch, self.hidden_size))
         if c is None:
-            c = ops.zeros((batch, self.hidden_size), dtype=x.dtype)
+            c = ops.zeros_like(x, shape=(batch, self.hidden_size))
         # The product with the input does not depend on the state: once for all steps.
         from_input = ops.linear(x, self.weight_ih, self.bias_ih)
         states = []
@@ -78,5 +78,5 @@ class LSTM(_LSTMWeights):
             h = ops.sigmoid(o) * ops.tanh(c)
             states.append(h)
         if not states:
-            return ops.zeros((batch, 0, self.hidden_size), dtype=x.dtype), h, c
+            return ops.zeros_like(x, shape=(batch, 0, self.hidden_size)), h, c
         return ops.stack(states, axis=1), h, c

@@ -1,4 +1,6 @@
 # Generated from the operator table by `python -m tiercel.ops.stubs`. Edit the table, not this file.
+# ruff: noqa: E501
+# fmt: off
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,6 +24,9 @@ def angle(x: Any, deg: bool = ...) -> Any:
 
 def any(x: Any, axis: Any = ..., keepdims: bool = ...) -> Any:
     """whether one element is not zero."""
+
+def arange(start: Any, stop: Any = ..., step: Any = ..., dtype: Any = ...) -> Any:
+    """numbers from start (0 if only one is given) up to stop, step apart."""
 
 def arccos(x: Any) -> Any:
     """inverse cosine."""
@@ -56,11 +61,29 @@ def argsort(x: Any, axis: Any = ..., kind: Any = ..., stable: Any = ...) -> Any:
 def argwhere(x: Any) -> Any:
     """the coordinates of the nonzero elements, one row an element."""
 
+def array(x: Any, dtype: Any = ..., order: Any = ..., ndmin: Any = ...) -> Any:
+    """a new array from an array, a scalar, or nested lists of them."""
+
 def array_split(x: Any, sections: Any, axis: Any = ...) -> Any:
     """as split, but the first parts may be one longer than the others."""
 
+def asarray(x: Any, dtype: Any = ..., order: Any = ...) -> Any:
+    """an array as it is, anything else made into one."""
+
+def ascontiguousarray(x: Any, dtype: Any = ...) -> Any:
+    """in C order and with at least one dimension: the array itself if it is, else a copy."""
+
+def asfortranarray(x: Any, dtype: Any = ...) -> Any:
+    """in Fortran order and with at least one dimension: the array itself if it is, else a copy."""
+
 def astype(x: Any, dtype: Any, copy: bool = ...) -> Any:
     """x converted to a dtype, rounding to nearest even; out-of-range floats to integers as C does."""
+
+def avg_pool1d(x: Any, kernel_size: Any, stride: Any = ..., padding: Any = ..., ceil_mode: bool = ..., count_include_pad: bool = ...) -> Any:
+    """the mean of each window along the last axis."""
+
+def avg_pool2d(x: Any, kernel_size: Any, stride: Any = ..., padding: Any = ..., ceil_mode: bool = ..., count_include_pad: bool = ...) -> Any:
+    """the mean of each window over the last two axes."""
 
 def batch_norm(x: Any, mean: Any, var: Any, weight: Any = ..., bias: Any = ..., axis: Any = ..., eps: Any = ...) -> Any:
     """(x - mean) / sqrt(var + eps) * weight + bias with given statistics, one for each index of axis."""
@@ -101,6 +124,15 @@ def concat(arrays: Sequence[Any], axis: Any = ..., dtype: Any = ...) -> Any:
 def conj(x: Any) -> Any:
     """complex conjugate; the method returns a real array itself."""
 
+def conv1d(x: Any, w: Any, b: Any = ..., stride: Any = ..., padding: Any = ..., dilation: Any = ..., groups: Any = ...) -> Any:
+    """cross-correlation of (N, C, L) with (O, C / groups, K), plus a bias."""
+
+def conv2d(x: Any, w: Any, b: Any = ..., stride: Any = ..., padding: Any = ..., dilation: Any = ..., groups: Any = ...) -> Any:
+    """cross-correlation of (N, C, H, W) with (O, C / groups, KH, KW), plus a bias."""
+
+def copy(x: Any, order: Any = ...) -> Any:
+    """a copy in the order of the array; the method copies in C order."""
+
 def copysign(x: Any, y: Any) -> Any:
     """|x| with the sign of y."""
 
@@ -111,7 +143,7 @@ def cosh(x: Any) -> Any:
     """hyperbolic cosine."""
 
 def count_nonzero(x: Any, axis: Any = ..., keepdims: bool = ...) -> Any:
-    """number of elements that are not zero; a Python int without axis."""
+    """number of elements that are not zero."""
 
 def cumprod(x: Any, axis: Any = ..., dtype: Any = ...) -> Any:
     """running product along axis."""
@@ -122,11 +154,17 @@ def cumsum(x: Any, axis: Any = ..., dtype: Any = ...) -> Any:
 def degrees(x: Any) -> Any:
     """radians to degrees."""
 
+def depend(x: Any, after: Sequence[Any]) -> Any:
+    """the operand itself, once all the others have been computed."""
+
 def diag(x: Any, k: Any = ...) -> Any:
     """a square with the vector on a diagonal, or a view of the diagonal of a matrix."""
 
 def diagonal(x: Any, offset: Any = ..., axis1: Any = ..., axis2: Any = ...) -> Any:
     """a read-only view of a diagonal of two axes, which becomes the last axis."""
+
+def dim(x: Any, axis: Any) -> Any:
+    """the size of one axis."""
 
 def divide(x: Any, y: Any) -> Any:
     """x / y, integers as float64."""
@@ -137,8 +175,14 @@ def divmod(x: Any, y: Any) -> Any:
 def dot(x: Any, y: Any) -> Any:
     """sum over the last axis of x and the second to last of y; a scalar multiplies."""
 
+def dropout(x: Any, key: Any, p: Any = ..., training: bool = ...) -> Any:
+    """each element zeroed with probability p, the others scaled by 1 / (1 - p); a copy when not training."""
+
 def dstack(arrays: Sequence[Any]) -> Any:
     """the arrays behind each other, along axis 2."""
+
+def dtype(x: Any) -> Any:
+    """the element type."""
 
 def einsum(subscripts: Any, *operands: Any) -> Any:
     """sum of products by Einstein's convention; a view if nothing is multiplied or summed."""
@@ -148,6 +192,12 @@ def elu(x: Any, alpha: Any = ...) -> Any:
 
 def embedding(indices: Any, table: Any) -> Any:
     """the rows of a table that the indices name."""
+
+def empty(shape: Any, dtype: Any = ..., order: Any = ...) -> Any:
+    """elements of any value, to be written before they are read."""
+
+def empty_like(x: Any, dtype: Any = ..., order: Any = ..., shape: Any = ...) -> Any:
+    """elements of any value with the shape, dtype and order of an array."""
 
 def equal(x: Any, y: Any) -> Any:
     """x == y."""
@@ -169,6 +219,9 @@ def expand_dims(x: Any, axis: Any) -> Any:
 
 def expm1(x: Any) -> Any:
     """exp(x) - 1, accurate near 0."""
+
+def eye(N: Any, M: Any = ..., k: Any = ..., dtype: Any = ..., order: Any = ...) -> Any:
+    """ones on the k-th diagonal, zeros elsewhere."""
 
 def fabs(x: Any) -> Any:
     """|x| as a floating number."""
@@ -209,6 +262,15 @@ def fmin(x: Any, y: Any) -> Any:
 def fmod(x: Any, y: Any) -> Any:
     """x - trunc(x / y) * y, with the sign of x."""
 
+def fold_in(key: Any, data: Any) -> Any:
+    """the key that belongs to an integer: a step, a layer, a worker."""
+
+def full(shape: Any, fill_value: Any, dtype: Any = ..., order: Any = ...) -> Any:
+    """all elements a value, which broadcasts."""
+
+def full_like(x: Any, fill_value: Any, dtype: Any = ..., order: Any = ..., shape: Any = ...) -> Any:
+    """a value with the shape, dtype and order of an array."""
+
 def gather(x: Any, indices: Any, axis: Any = ...) -> Any:
     """slices at integer positions along an axis (ONNX Gather)."""
 
@@ -236,6 +298,9 @@ def hstack(arrays: Sequence[Any], dtype: Any = ...) -> Any:
 def hypot(x: Any, y: Any) -> Any:
     """sqrt(x**2 + y**2) without overflow."""
 
+def identity(x: Any) -> Any:
+    """the operand itself; pins the instruction to its line."""
+
 def imag(x: Any) -> Any:
     """imaginary part: a view of a complex array, read-only zeros for a real one."""
 
@@ -248,6 +313,9 @@ def index_put(x: Any, indices: Any, values: Any, accumulate: bool = ...) -> Any:
 def inner(x: Any, y: Any) -> Any:
     """sum over the last axes of both; a scalar multiplies."""
 
+def interpolate(x: Any, size: Any = ..., scale: Any = ..., mode: Any = ..., align_corners: bool = ...) -> Any:
+    """(N, C, ...) resized: nearest, linear or bilinear, to sizes or by factors."""
+
 def invert(x: Any) -> Any:
     """~x; logical not of bools."""
 
@@ -259,6 +327,9 @@ def isinf(x: Any) -> Any:
 
 def isnan(x: Any) -> Any:
     """whether x is NaN."""
+
+def item(x: Any) -> Any:
+    """the one element as a Python scalar."""
 
 def layer_norm(x: Any, weight: Any = ..., bias: Any = ..., axis: Any = ..., eps: Any = ...) -> Any:
     """(x - mean) / sqrt(var + eps) * weight + bias over axis; weight and bias have the sizes of axis."""
@@ -280,6 +351,9 @@ def less_equal(x: Any, y: Any) -> Any:
 
 def linear(x: Any, w: Any, b: Any = ...) -> Any:
     """x @ w.T + b; half types are summed in float32 and rounded once."""
+
+def linspace(start: Any, stop: Any, num: Any = ..., endpoint: bool = ..., dtype: Any = ..., axis: Any = ...) -> Any:
+    """num numbers evenly spaced from start to stop, along a new axis."""
 
 def log(x: Any) -> Any:
     """natural logarithm."""
@@ -332,6 +406,12 @@ def matrix_transpose(x: Any) -> Any:
 def max(x: Any, axis: Any = ..., keepdims: bool = ...) -> Any:
     """largest element; NaN if any is NaN."""
 
+def max_pool1d(x: Any, kernel_size: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., ceil_mode: bool = ...) -> Any:
+    """the maximum of each window along the last axis."""
+
+def max_pool2d(x: Any, kernel_size: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., ceil_mode: bool = ...) -> Any:
+    """the maximum of each window over the last two axes."""
+
 def maximum(x: Any, y: Any) -> Any:
     """the larger; NaN if either is NaN."""
 
@@ -350,6 +430,9 @@ def moveaxis(x: Any, source: Any, destination: Any) -> Any:
 def multiply(x: Any, y: Any) -> Any:
     """x * y; logical and of bools."""
 
+def ndim(x: Any) -> Any:
+    """the number of dimensions."""
+
 def negative(x: Any) -> Any:
     """-x; not defined for bools."""
 
@@ -367,6 +450,12 @@ def not_equal(x: Any, y: Any) -> Any:
 
 def one_hot(indices: Any, depth: Any, on_value: Any = ..., off_value: Any = ..., axis: Any = ..., dtype: Any = ...) -> Any:
     """a new axis that holds one value at the index and another elsewhere."""
+
+def ones(shape: Any, dtype: Any = ..., order: Any = ...) -> Any:
+    """all elements one."""
+
+def ones_like(x: Any, dtype: Any = ..., order: Any = ..., shape: Any = ...) -> Any:
+    """ones with the shape, dtype and order of an array."""
 
 def outer(x: Any, y: Any) -> Any:
     """every element of x times every element of y."""
@@ -388,6 +477,15 @@ def ptp(x: Any, axis: Any = ..., keepdims: bool = ...) -> Any:
 
 def radians(x: Any) -> Any:
     """degrees to radians."""
+
+def random_bits(key: Any, shape: Any = ...) -> Any:
+    """uniform 32-bit words of Philox4x32-10."""
+
+def random_normal(key: Any, shape: Any = ..., mean: Any = ..., std: Any = ..., dtype: Any = ...) -> Any:
+    """normally distributed, by inversion (AS 241)."""
+
+def random_uniform(key: Any, shape: Any = ..., low: Any = ..., high: Any = ..., dtype: Any = ...) -> Any:
+    """uniform in [low, high), from as many high bits as the significand has."""
 
 def ravel(x: Any, order: Any = ...) -> Any:
     """all elements in one dimension, without a copy where memory allows."""
@@ -440,6 +538,9 @@ def searchsorted(x: Any, v: Any, sorter: Any = ..., side: Any = ...) -> Any:
 def set_index(x: Any, key: Any, value: Any) -> Any:
     """x[key] = value: writes x, the value broadcast and cast."""
 
+def shape(x: Any) -> Any:
+    """the sizes, as a tuple of ints."""
+
 def sigmoid(x: Any) -> Any:
     """1 / (1 + exp(-x))."""
 
@@ -458,6 +559,9 @@ def sin(x: Any) -> Any:
 def sinh(x: Any) -> Any:
     """hyperbolic sine."""
 
+def size(x: Any, axis: Any = ...) -> Any:
+    """the number of elements, or the size of some axes."""
+
 def softmax(x: Any, axis: Any = ...) -> Any:
     """exp(x - max) / sum(exp(x - max)) over axis; a slice of -inf only is NaN."""
 
@@ -469,6 +573,9 @@ def sort(x: Any, axis: Any = ..., kind: Any = ..., stable: Any = ...) -> Any:
 
 def split(x: Any, sections: Any, axis: Any = ...) -> Any:
     """views of equal parts along an axis, or of the parts between given indices."""
+
+def split_key(key: Any, num: Any = ...) -> Any:
+    """num new keys, none of which depends on num."""
 
 def sqrt(x: Any) -> Any:
     """square root."""
@@ -484,6 +591,9 @@ def stack(arrays: Sequence[Any], axis: Any = ..., dtype: Any = ...) -> Any:
 
 def std(x: Any, axis: Any = ..., dtype: Any = ..., ddof: Any = ..., keepdims: bool = ...) -> Any:
     """square root of var."""
+
+def stop_gradient(x: Any) -> Any:
+    """the operand itself, which a derivative counts as constant."""
 
 def subtract(x: Any, y: Any) -> Any:
     """x - y; not defined for bools."""
@@ -521,6 +631,9 @@ def trace(x: Any, offset: Any = ..., axis1: Any = ..., axis2: Any = ..., dtype: 
 def transpose(x: Any, axes: Any = ...) -> Any:
     """with the axes in the given order, reversed by default."""
 
+def tri(N: Any, M: Any = ..., k: Any = ..., dtype: Any = ...) -> Any:
+    """ones at and below the k-th diagonal, zeros above."""
+
 def tril(x: Any, k: Any = ...) -> Any:
     """zero above the k-th diagonal of the last two axes."""
 
@@ -546,4 +659,10 @@ def vstack(arrays: Sequence[Any], dtype: Any = ...) -> Any:
     """the arrays below each other, vectors as rows."""
 
 def where(condition: Any, x: Any, y: Any) -> Any:
-    """x where the condition is not zero, else y."""
+    """x where the condition is not zero, else y; a Python int wraps to the result's dtype."""
+
+def zeros(shape: Any, dtype: Any = ..., order: Any = ...) -> Any:
+    """all elements zero."""
+
+def zeros_like(x: Any, dtype: Any = ..., order: Any = ..., shape: Any = ...) -> Any:
+    """zeros with the shape, dtype and order of an array."""

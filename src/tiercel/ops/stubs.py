@@ -22,6 +22,8 @@ STUB: Final = Path(__file__).with_name("__init__.pyi")
 
 _HEAD: Final = '''\
 # Generated from the operator table by `python -m tiercel.ops.stubs`. Edit the table, not this file.
+# ruff: noqa: E501
+# fmt: off
 
 from collections.abc import Sequence
 from typing import Any

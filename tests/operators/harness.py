@@ -1,12 +1,12 @@
 """Checks a call of an operator against everything its row claims.
 
-In: a row and a `Sample` (operands, attributes, how the call is spelt). The call is really made; then the row's columns are
-compared with what came out: exact Python type, dtype, shape, layout (flags and strides), what the result shares with the
-operands, what was written; and the same again with symbols in place of sizes. A call that the reference refuses must be
-refused by the rules, and the other way round.
+In: a row and a `Sample` (operands, attributes, how the call is spelt). The call is really made; then the row's columns
+are compared with what came out: exact Python type, dtype, shape, layout (flags and strides), what the result shares
+with the operands, what was written; and the same again with symbols in place of sizes. A call that the reference
+refuses must be refused by the rules, and the other way round.
 
-A family of rows registers samples in `SAMPLES` (row name -> function yielding samples) and an independent way to compute
-the same values in `ORACLES`; `test_table.py` fails for a row that has none.
+A family of rows registers samples in `SAMPLES` (row name -> function yielding samples) and an independent way to
+compute the same values in `ORACLES`; `test_table.py` fails for a row that has none.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ def make(
 ) -> np.ndarray[Any, Any]:
     """An array of this shape with one of `LAYOUTS`.
 
-    Floats are within -4..4 with NaN, infinities and zeros of both signs spread in if `special`; integers small, with the
-    type's ends if `special`.
+    Floats are within -4..4 with NaN, infinities and zeros of both signs spread in if `special`; integers small, with
+    the type's ends if `special`.
     """
     dtype = as_dtype(dtype)
     shape = tuple(shape)

@@ -140,7 +140,7 @@ def in_loop_dtype(name: str, operands: tuple[Any, ...], attributes: dict[str, An
     if dtype.kind == "b" and floats:
         arrays = [
             a if hasattr(x, "dtype") or isinstance(x, complex) else a.astype(floats[0])
-            for a, x in zip(arrays, operands)
+            for a, x in zip(arrays, operands, strict=True)
         ]
     wide = []
     for x in arrays:
@@ -246,7 +246,33 @@ for _name, (_wide, _ints) in ORACLE_FUNCTIONS.items():
     oracle(_name, _wide, _ints)
 # NumPy's own accuracy, where it is worse than what rows permit a kernel.
 _ACCURACY = {"tan": 8.0, "expm1": 4.0, "log1p": 4.0}
-for _name in ["exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "cbrt", "hypot", "sin", "cos", "tan", "arcsin", "arccos", "arctan", "arctan2", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "degrees", "radians"]:
+for _name in (
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "sqrt",
+    "cbrt",
+    "hypot",
+    "sin",
+    "cos",
+    "tan",
+    "arcsin",
+    "arccos",
+    "arctan",
+    "arctan2",
+    "sinh",
+    "cosh",
+    "tanh",
+    "arcsinh",
+    "arccosh",
+    "arctanh",
+    "degrees",
+    "radians",
+):
     oracle(_name, getattr(np, _name), ulp=_ACCURACY.get(_name))
 
 

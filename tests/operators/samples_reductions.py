@@ -322,14 +322,29 @@ ORACLES |= {
     "rms_norm": _rms_norm,
     "batch_norm": _batch_norm,
 }
-_ORDERS = tuple({"ord": o, "axis": a} for o in (None, 1, 2, 3, np.inf, -np.inf, 0) for a in (0, -1)) + (
+_ORDERS: tuple[dict[str, Any], ...] = (
+    *({"ord": o, "axis": a} for o in (None, 1, 2, 3, np.inf, -np.inf, 0) for a in (0, -1)),
     {"ord": "fro", "axis": (0, 1)},
     {"axis": (0, 2)},
     {"axis": 1, "keepdims": True},
     {"keepdims": True},
 )
 SAMPLES |= {
-    name: reductions(name) for name in ["sum", "prod", "mean", "max", "min", "ptp", "any", "all", "argmax", "argmin", "count_nonzero", "logsumexp"]
+    name: reductions(name)
+    for name in (
+        "sum",
+        "prod",
+        "mean",
+        "max",
+        "min",
+        "ptp",
+        "any",
+        "all",
+        "argmax",
+        "argmin",
+        "count_nonzero",
+        "logsumexp",
+    )
 }
 SAMPLES |= {name: reductions(name, ({"ddof": 1}, {"ddof": 1, "axis": 1, "keepdims": True})) for name in ("var", "std")}
 

@@ -16,6 +16,7 @@ from tiercel.operators.python import python_result
 from tiercel.operators.table import (
     FRESH,
     PURE,
+    DTypeRule,
     Exactness,
     Lowering,
     Operator,
@@ -95,7 +96,7 @@ _COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
 def elementwise(
     name: str,
     reference: Callable[..., Any],
-    dtype: rules.DTypeRule,
+    dtype: DTypeRule,
     exactness: Exactness,
     doc: str,
     *,
@@ -129,7 +130,7 @@ def elementwise(
 def reduction(
     name: str,
     reference: Callable[..., Any],
-    dtype: rules.DTypeRule,
+    dtype: DTypeRule,
     exactness: Exactness,
     doc: str,
     *,

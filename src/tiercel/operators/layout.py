@@ -186,7 +186,8 @@ _UNKNOWN = Layout(None, 0)
 def _above_one(dim: DimLike, facts: Facts | None) -> bool:
     if isinstance(dim, int):
         return dim > 1
-    return facts is not None and facts.range(dim).lo > 1
+    low = None if facts is None else facts.range(dim).lo
+    return low is not None and low > 1
 
 
 def k_order(

@@ -28,7 +28,7 @@ from tiercel.operators.types import (
     static_value,
     type_of,
 )
-from tiercel.shapes import Dim, DimLike, Facts
+from tiercel.shapes import NO_FACTS, Dim, DimLike, Facts
 
 __all__ = ["python_result"]
 
@@ -109,7 +109,7 @@ def _sizes(symbol: str, types: tuple[Type, ...], facts: Facts | None) -> Type | 
             for _ in range(b):
                 power = power * a
             return PyIntType(power)
-        case ("builtins.abs", [a]) if facts is not None and facts.range(a).lo >= 0:
+        case ("builtins.abs", [a]) if _at_least(a, 0, facts):
             return PyIntType(a)
     if symbol in _COMPARISONS:
         return PyBoolType(_compare(symbol, values[0], values[1], facts))
@@ -118,13 +118,18 @@ def _sizes(symbol: str, types: tuple[Type, ...], facts: Facts | None) -> Type | 
 
 def _nonzero(b: DimLike, facts: Facts | None) -> bool:
     # Dividing by a size that may be 0 raises at run time, so its quotient is no size expression yet.
-    if isinstance(b, int):
-        return b > 0
-    return facts is not None and facts.range(b).lo > 0
+    return _at_least(b, 1, facts)
+
+
+def _at_least(x: DimLike, bound: int, facts: Facts | None) -> bool:
+    if isinstance(x, int):
+        return x >= bound
+    low = (facts or NO_FACTS).range(x).lo
+    return low is not None and low >= bound
 
 
 def _compare(symbol: str, a: DimLike, b: DimLike, facts: Facts | None) -> bool | None:
-    facts = facts or Facts()
+    facts = facts or NO_FACTS
     match symbol:
         case "==":
             return facts.equal(a, b)
@@ -156,7 +161,7 @@ def _by_kind(symbol: str, types: tuple[Type, ...]) -> Type:
             if top == _COMPLEX:
                 raise DTypeError(f"Python has no {symbol.removeprefix('builtins.')} of complex numbers")
             one = _KINDS[max(top, _INT)]()
-            return TupleType((one, one)) if symbol == "builtins.divmod" else one  # type: ignore[no-any-return]
+            return TupleType((one, one)) if symbol == "builtins.divmod" else one
         case "**" | "builtins.pow":
             return _power(types[0], types[1], ranks)
         case "&" | "|" | "^" | "<<" | ">>" | "~x":
@@ -170,7 +175,7 @@ def _by_kind(symbol: str, types: tuple[Type, ...]) -> Type:
                 raise DTypeError(f"Python does not order complex numbers: {symbol}")
             return PyBoolType()
         case "builtins.abs":
-            return PyFloatType() if top == _COMPLEX else _KINDS[max(top, _INT)]()  # type: ignore[no-any-return]
+            return PyFloatType() if top == _COMPLEX else _KINDS[max(top, _INT)]()
     raise NotStatic(f"no rule for {symbol} of Python scalars")
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import operator as python_operator
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -65,6 +65,15 @@ _DEFAULTS: Final[dict[type, DType]] = {PyIntType: int64, PyFloatType: float64, P
 _WEAK: Final[dict[type, type]] = {PyIntType: int, PyFloatType: float, PyComplexType: complex}
 
 
+_R = TypeVar("_R", bound=Callable[..., Any])
+
+
+def _named(rule: _R, name: str) -> _R:
+    """Give a rule that a factory made the name that the documentation shows."""
+    rule.rule_name = name  # type: ignore[attr-defined]
+    return rule
+
+
 # ---- dtype -----------------------------------------------------------------------------------------------------------
 
 
@@ -90,7 +99,7 @@ def dtype_fixed(dtype: DType) -> DTypeRule:
     def rule(call: Call) -> DType:
         return dtype
 
-    return rule
+    return _named(rule, dtype.name)
 
 
 dtype_bool: Final = dtype_fixed(bool_)
@@ -137,7 +146,7 @@ def dtype_ufunc(ufunc: np.ufunc, *, any_int: bool = False, positions: Sequence[i
         outputs = apply_ufunc(ufunc, operands, any_int=any_int)
         return outputs[0] if len(outputs) == 1 else list(outputs)
 
-    return rule
+    return _named(rule, f"ufunc({ufunc.__name__})")
 
 
 def _ufunc_key(operands: Sequence[Any]) -> tuple[Any, ...]:
@@ -161,11 +170,23 @@ def apply_ufunc(ufunc: np.ufunc, operands: Sequence[Any], *, any_int: bool = Fal
     resolved = resolve_ufunc(ufunc, _ufunc_key(operands))
     if isinstance(resolved, str):
         raise DTypeError(resolved)
-    if not any_int:
-        for t, loop in zip(operands, resolved, strict=False):
-            if isinstance(t, PyIntType) and isinstance(t.value, int):
-                check_int_range(t.value, loop)
+    for t, loop in zip(operands, resolved, strict=False):
+        if isinstance(t, PyIntType) and isinstance(t.value, int):
+            _check_python_int(t.value, loop, operands, any_int)
     return resolved[ufunc.nin :]
+
+
+def _check_python_int(value: int, loop: DType, operands: Sequence[Any], any_int: bool) -> None:
+    # Truth values are taken of the default integer.
+    loop = int64 if loop is bool_ else loop
+    # Comparisons of integers are by value; beside a bool the int is converted first.
+    by_value = any_int and loop.is_integer and not any(_is_bool(t) for t in operands)
+    if not by_value:
+        check_int_range(value, loop)
+
+
+def _is_bool(t: Any) -> bool:
+    return isinstance(t, PyBoolType) or (isinstance(t, ArrayType | NpScalarType) and t.dtype is bool_)
 
 
 def strong(t: Any) -> Any:
@@ -197,7 +218,7 @@ def dtype_real(call: Call) -> DType:
 
 def dtype_real_common(call: Call) -> DType:
     """The common dtype of all operands, Python scalars being weak; complex refused."""
-    return _refuse_complex(call, dtype_common()(call))
+    return _refuse_complex(call, common_dtype(call.operands))
 
 
 def dtype_real_float_common(call: Call) -> DType:
@@ -235,7 +256,7 @@ def dtype_common(*positions: int, wraps: bool = False) -> DTypeRule:
     return rule
 
 
-_PROBES: Final[dict[Any, object]] = {int: 0, float: 0.0, complex: 0j}
+_PROBES: Final[dict[Any, Any]] = {int: 0, float: 0.0, complex: 0j}
 
 
 @functools.lru_cache(maxsize=4096)
@@ -253,16 +274,21 @@ def attribute_dtype(call: Call, name: str = "dtype") -> DType | None:
 
 
 def dtype_reduce(ufunc: np.ufunc) -> DTypeRule:
-    """What `ufunc.reduce` gives: small integers widen to the default integer for add and multiply; `dtype=` decides."""
+    """See `reduced_dtype`."""
 
     def rule(call: Call) -> DType:
-        given = attribute_dtype(call) if "dtype" in {p.name for p in call.operator.parameters} else None
-        resolved = _resolve_reduction(ufunc, dtype_of(call.operand(0)).numpy, given.numpy if given else None)
-        if isinstance(resolved, str):
-            raise DTypeError(resolved)
-        return resolved
+        return reduced_dtype(ufunc, call)
 
-    return rule
+    return _named(rule, f"reduce({ufunc.__name__})")
+
+
+def reduced_dtype(ufunc: np.ufunc, call: Call) -> DType:
+    """What `ufunc.reduce` gives: small integers widen to the default integer for add and multiply; `dtype=` decides."""
+    given = attribute_dtype(call) if any(p.name == "dtype" for p in call.operator.parameters) else None
+    resolved = _resolve_reduction(ufunc, dtype_of(call.operand(0)).numpy, None if given is None else given.numpy)
+    if isinstance(resolved, str):
+        raise DTypeError(resolved)
+    return resolved
 
 
 @functools.lru_cache(maxsize=4096)
@@ -313,7 +339,7 @@ def normalized_axes(axis: object, rank: int) -> tuple[int, ...]:
     out = []
     for a in given:
         try:
-            index = python_operator.index(a)  # type: ignore[arg-type]
+            index = python_operator.index(a)
         except TypeError:
             raise DTypeError(f"axis must be None, an integer or a tuple of integers, got {axis!r}") from None
         if not -rank <= index < rank:

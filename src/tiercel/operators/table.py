@@ -21,9 +21,9 @@ raises `DTypeError` exactly where the reference raises TypeError (or OverflowErr
 `ShapeError` only where the reference raises for these sizes. The test harness checks this for every row.
 
 A spelling is one way users write the operator (function, method, infix, property, `tiercel.ops` function or class).
-Its index in `Operator.spellings` is what bytecode stores. Two spellings of a row differ in how arguments bind, and in two
-points of meaning handled here for all rows: infix forms of Python scalars are Python's own arithmetic (`python` column),
-and in-place forms on arrays write operand 0 and return it.
+Its index in `Operator.spellings` is what bytecode stores. Two spellings of a row differ in how arguments bind, and in
+two points of meaning handled here for all rows: infix forms of Python scalars are Python's own arithmetic (`python`
+column), and in-place forms on arrays write operand 0 and return it.
 """
 
 from __future__ import annotations
@@ -150,12 +150,12 @@ class Spelling:
     """One way to write an operator.
 
     Attributes:
-        kind: "function" (`path` "numpy.sum"), "method" ("sum", the receiver is the first argument), "syntax" ("+", "-x",
-            "=="), "inplace" ("+="), "property" ("T"), "ops" ("sum" for tiercel.ops.sum), "class" ("Split" for
+        kind: "function" (`path` "numpy.sum"), "method" ("sum", the receiver is the first argument), "syntax" ("+",
+            "-x", "=="), "inplace" ("+="), "property" ("T"), "ops" ("sum" for tiercel.ops.sum), "class" ("Split" for
             tiercel.ops.Split: keywords are constructor arguments, positionals call operands).
-        parameters: row parameter of each positional argument, in the callable's own order. `!name` is a parameter of the
-            callable that the row does not have: giving it does not bind. `*name` collects the remaining positionals; a
-            single one stands for itself (`x.reshape(2, 3)` and `x.reshape((2, 3))`).
+        parameters: row parameter of each positional argument, in the callable's own order. `!name` is a parameter of
+            the callable that the row does not have: giving it does not bind. `*name` collects the remaining
+            positionals; a single one stands for itself (`x.reshape(2, 3)` and `x.reshape((2, 3))`).
         keywords: the callable's keyword names to row parameters.
         fixed: attributes this spelling implies.
         constructor: for "class": row parameter of each positional constructor argument.
@@ -405,9 +405,10 @@ def random_state() -> Effect:
 class Exactness:
     """How far a compiled form may be from the reference.
 
-    "exact": equal bits. "bounded": `ulp` units in the last place of the result's dtype (integers and bools: equal), at the
-    result, or with `of` "operand" at the larger of the result and the operands (where the result comes from a
-    cancellation). "reordered": a sum or product whose terms may be added in another order; |error| <= c * eps * n * sum of
+    "exact": equal bits. "bounded": `ulp` units in the last place of the result's dtype (integers and bools: equal), at
+    the result, or with `of` "operand" at the larger of the result and the operands (where the result comes from a
+    cancellation). "reordered": a sum or product whose terms may be added in another order; |error| <= c * eps * n * sum
+    of
     |terms| with n the number of terms, in the accumulator's dtype.
     """
 
@@ -486,8 +487,8 @@ class Bound:
 class Call:
     """The bound operands and attributes of one call, as rules read them.
 
-    `call["axis"]` is an attribute, as a Python value in which a size may be a `Dim`; `call.operand(0)` is the type of an
-    operand after NumPy's conversion of lists; `call.types` are the operands' types as given.
+    `call["axis"]` is an attribute, as a Python value in which a size may be a `Dim`; `call.operand(0)` is the type of
+    an operand after NumPy's conversion of lists; `call.types` are the operands' types as given.
     """
 
     __slots__ = ("_arrays", "_attributes", "_fresh", "facts", "operator", "spelling", "types")
@@ -507,8 +508,8 @@ class Call:
         return static_value(self._attributes[attribute])
 
     def given(self, position: int) -> bool:
-        """Whether an optional operand was given."""
-        return not isinstance(self.types[position], NoneType)
+        """Whether an operand was given: only an optional one can be None."""
+        return not isinstance(self.types[position], NoneType) or self.operator.parameters[position].required
 
     def operand(self, position: int) -> Any:
         """The operand as an array or scalar type; NotStatic if NumPy would not take it as one."""
@@ -724,7 +725,7 @@ class Operator:
         return self.kind(call, dtype, shape, self.layout(call, shape))
 
     def alias(self, bound: Bound, facts: Facts | None = None) -> Alias | list[Alias]:
-        """What each result is to the operands. Scalars that are returned are immutable, so "fresh" says nothing of them."""
+        """What each result is to the operands; of an immutable scalar "fresh" says nothing."""
         form = self.spellings[bound.spelling]
         if form.kind == "inplace" and isinstance(bound.operands[0], ArrayType):
             return same(0)

@@ -1,12 +1,12 @@
 """What a value is, without its contents: the types that typing computes with, Signatures are keyed by and rules return.
 
 In: a run-time value (`type_of`) or the result of an operator's rules. Out: frozen, hashable, comparable descriptions.
-A type holds what compiled code may rely on; everything else stays a symbol: sizes are `int | Dim`, a Python scalar has a
-value only where it is known without looking at the call's data.
+A type holds what compiled code may rely on; everything else stays a symbol: sizes are `int | Dim`, a Python scalar has
+a value only where it is known without looking at the call's data.
 
 Invariant: `type_of(f(*values))` equals what the rules say about `f` on `type_of` of the values, up to known values and
-sizes. Guards test exact types, so subclasses of ndarray, of int, of tuple and everything with a behaviour of its own are
-an `ObjectType`: nothing is known about them.
+sizes. Guards test exact types, so subclasses of ndarray, of int, of tuple and everything with a behaviour of its own
+are an `ObjectType`: nothing is known about them.
 
 Two types with equal fields are the same type; floats compare by their bits, because `0.0 == -0.0` and
 `nan != nan` would merge or split Signatures wrongly.
@@ -15,7 +15,7 @@ Two types with equal fields are the same type; floats compare by their bits, bec
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -177,7 +177,7 @@ class NoneType(Type):
 
 @dataclass(frozen=True, slots=True)
 class EllipsisType(Type):
-    """`...`"""
+    """The Ellipsis object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,9 +267,9 @@ def type_of(value: object, namer: Namer | None = None, path: str = "") -> Type:
     if kind is str:
         return StrType(value)  # type: ignore[arg-type]
     if kind is tuple:
-        return TupleType(tuple(type_of(v, namer, f"{path}[{i}]") for i, v in enumerate(value)))  # type: ignore[arg-type]
+        return TupleType(_item_types(value, namer, path))  # type: ignore[arg-type]
     if kind is list:
-        return ListType(tuple(type_of(v, namer, f"{path}[{i}]") for i, v in enumerate(value)))  # type: ignore[arg-type]
+        return ListType(_item_types(value, namer, path))  # type: ignore[arg-type]
     if kind is dict:
         return _dict_type(value, namer, path)  # type: ignore[arg-type]
     if value is Ellipsis:
@@ -280,6 +280,10 @@ def type_of(value: object, namer: Namer | None = None, path: str = "") -> Type:
     if (isinstance(value, DType | np.dtype) or kind is type) and is_dtype(value):
         return DTypeType(as_dtype(value))
     return ObjectType(value)
+
+
+def _item_types(values: Sequence[object], namer: Namer | None, path: str) -> tuple[Type, ...]:
+    return tuple(type_of(v, namer, f"{path}[{i}]") for i, v in enumerate(values))
 
 
 def _array_type(value: np.ndarray[Any, Any], namer: Namer | None, path: str) -> Type:

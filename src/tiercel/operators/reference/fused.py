@@ -1,10 +1,10 @@
 """Fused multiply-add: `x * y + z` rounded once, on machines and NumPy versions without one.
 
-In: real operands that broadcast. Out: their common dtype. float32 and the half types: the product is exact in float64, the
-sum is rounded to odd there and then to the result, which gives the correctly rounded sum (S. Boldo, G. Melquiond,
-"Emulation of FMA and Correctly Rounded Sums: Proved Algorithms Using Rounding to Odd", IEEE Trans. Computers 57(4), 2008).
-float64: the same with the product as an unevaluated pair; the elements near overflow or underflow, where the pair is not
-exact, are computed with rationals. Integers wrap, as `x * y + z` does.
+In: real operands that broadcast. Out: their common dtype. float32 and the half types: the product is exact in float64,
+the sum is rounded to odd there and then to the result, which gives the correctly rounded sum (S. Boldo, G. Melquiond,
+"Emulation of FMA and Correctly Rounded Sums: Proved Algorithms Using Rounding to Odd", IEEE Trans. Computers 57(4),
+2008). float64: the same with the product as an unevaluated pair; the elements near overflow or underflow, where the
+pair is not exact, are computed with rationals. Integers wrap, as `x * y + z` does.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _fma64(x: Any, y: Any, z: Any) -> Any:
     safe = safe & (np.abs(z) < 2.0**1000)
     special = ~(np.isfinite(x) & np.isfinite(y) & np.isfinite(z))
     result = np.where(safe, result, plain)
-    rest = np.argwhere(~safe & ~special & (high != 0)) if result.ndim else []
+    rest: Any = np.argwhere(~safe & ~special & (high != 0)) if result.ndim else []
     shape = result.shape
     spread = [np.broadcast_to(v, shape) for v in (x, y, z)]
     # Zero products of nonzero factors have underflowed and still decide a rounding.

@@ -1,7 +1,8 @@
 """How references treat element types: half types compute in float32 and round once, integers become float64.
 
 In: operands as users pass them. Out: arrays of the type to compute in, and the way back. Conversions go through
-`np.positive`, whose results keep the operands' axis order as every ufunc's do (`astype` orders broadcast axes otherwise).
+`np.positive`, whose results keep the operands' axis order as every ufunc's do (`astype` orders broadcast axes
+otherwise).
 """
 
 from __future__ import annotations
@@ -56,10 +57,11 @@ def narrow(x: Any, dtype: DType) -> Any:
 
 
 def empty_like_result(dtype: np.dtype[Any], *operands: Any) -> Any:
-    """An uninitialised array as a ufunc on these operands would allocate its result: broadcast shape, axis order kept."""
+    """An uninitialised array as a ufunc on these operands allocates its result: broadcast shape, axis order kept."""
+    flags: Any = [*([["readonly"]] * len(operands)), ["writeonly", "allocate"]]
     return np.nditer(
         [*operands, None],
         flags=["zerosize_ok", "external_loop", "buffered", "delay_bufalloc"],
-        op_flags=[*([["readonly"]] * len(operands)), ["writeonly", "allocate"]],
+        op_flags=flags,
         op_dtypes=[*([None] * len(operands)), dtype],
     ).operands[-1]

@@ -1,7 +1,8 @@
 """Reductions that NumPy computes otherwise than declared here, or has no function for.
 
-In: an array, `axis`, `keepdims` and the operator's attributes. Out: as NumPy's reductions give it. Half types accumulate in
-float32 and round once (NumPy rounds bfloat16 after every addition); everything else is NumPy's own function.
+In: an array, `axis`, `keepdims` and the operator's attributes. Out: as NumPy's reductions give it. Half types
+accumulate in float32 and round once (NumPy rounds bfloat16 after every addition); everything else is NumPy's own
+function.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy._core import umath
 
 from tiercel.dtypes import DType, as_dtype, bool_, float16
 from tiercel.errors import DTypeError
@@ -22,7 +21,6 @@ from tiercel.operators.table import (
     Call,
     Lowering,
     Operator,
-    Shape,
     bounded,
     function,
     method,
@@ -31,10 +29,14 @@ from tiercel.operators.table import (
     same,
     view,
 )
-from tiercel.operators.types import ArrayType, NotStatic, PyIntType, Type, is_python_scalar
+from tiercel.operators.types import ArrayType, NotStatic, PyIntType, Shape, Type, is_python_scalar
 
 # ---- clip ------------------------------------------------------------------------------------------------------------
 # As numpy/_core/_methods.py: a Python int at or beyond an integer dtype's end is no bound at all.
+
+
+# The ufunc has no public name.
+_CLIP: np.ufunc = np._core.umath.clip  # type: ignore[attr-defined]
 
 
 def _clip_bounds(call: Call) -> tuple[Any, Any]:
@@ -52,7 +54,7 @@ def _clip_bounds(call: Call) -> tuple[Any, Any]:
 def _dtype_clip(call: Call) -> DType:
     low, high = _clip_bounds(call)
     bounds = [b for b in (low, high) if b is not None]
-    chosen = (np.positive, np.minimum if low is None else np.maximum, umath.clip)[len(bounds)]
+    chosen = (np.positive, np.minimum if low is None else np.maximum, _CLIP)[len(bounds)]
     return rules.apply_ufunc(chosen, (rules.strong(call.operand(0)), *bounds))[0]
 
 

@@ -9,7 +9,8 @@ from tiercel.errors import ShapeError
 from tiercel.operators import rules
 from tiercel.operators.layout import Layout, k_order
 from tiercel.operators.reference import normalisation as reference
-from tiercel.operators.table import FRESH, PURE, Call, Lowering, Operator, Shape, parameters, reordered
+from tiercel.operators.table import FRESH, PURE, Call, Lowering, Operator, parameters, reordered
+from tiercel.operators.types import Shape
 
 
 def _shape_softmax(call: Call) -> Shape:

@@ -19,20 +19,19 @@ from tiercel.operators.table import (
     Call,
     Lowering,
     Operator,
-    Shape,
     function,
     method,
     parameters,
     reordered,
 )
-from tiercel.operators.types import NotStatic, PyIntType, Type
+from tiercel.operators.types import NotStatic, PyIntType, Shape, Type
 from tiercel.shapes import product
 
 
 def _dtype_mean(call: Call) -> DType:
     # The sum is taken in this dtype; it refuses what it refuses there.
     given = rules.attribute_dtype(call)
-    return rules.dtype_float(call) if given is None else rules.dtype_reduce(np.add)(call)
+    return rules.dtype_float(call) if given is None else rules.reduced_dtype(np.add, call)
 
 
 def _dtype_var(call: Call) -> DType:
@@ -43,7 +42,7 @@ def _dtype_var(call: Call) -> DType:
         raise NotStatic(
             "a variance in an integer or complex dtype, or of complex numbers in a given dtype, is left to NumPy"
         )
-    return rules.dtype_reduce(np.add)(call)
+    return rules.reduced_dtype(np.add, call)
 
 
 def _dtype_norm(call: Call) -> DType:
@@ -91,7 +90,7 @@ def _layout_running(call: Call, shape: Shape) -> Layout:
 
 def _kind_count(call: Call, dtype: DType, shape: Shape, layout: Layout) -> Type:
     # Without an axis NumPy counts in C; before 2.3 that gave a Python int.
-    if call["axis"] is None and not call["keepdims"] and type(np.count_nonzero(())) is int:
+    if call["axis"] is None and not call["keepdims"] and isinstance(np.count_nonzero(()), int):
         return PyIntType()
     return rules.kind_numpy(call, dtype, shape, layout)
 

@@ -17,6 +17,7 @@ __all__ = ["PAGES", "main", "render"]
 # File in docs/ -> the module whose `render()` returns its text.
 PAGES: Final = {
     "settings.md": "tiercel.config.docs",
+    "operators.md": "tiercel.operators.docs",
 }
 
 _NOTE: Final = "<!-- Written by `make docs` from {module}; changes made here are lost. -->\n\n"

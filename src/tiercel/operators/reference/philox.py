@@ -57,12 +57,14 @@ def as_key(key: Key) -> tuple[int, int]:
 
     Args:
         key: a Python or NumPy integer in -2**63 .. 2**64-1 (taken modulo 2**64), a 0-d integer array, or an integer
-            array of shape (2,) that holds the low and the high word.
+            array (or list) of two that holds the low and the high word.
 
     Raises:
         TypeError: the key is no integer and no integer array.
         ValueError: an array of another shape, or an integer out of range.
     """
+    if isinstance(key, list | tuple):
+        key = np.asarray(key)
     if isinstance(key, np.ndarray) and key.ndim:
         if key.dtype.kind not in "iu":
             raise TypeError(f"a random key must be an integer or an integer array, got an array of {key.dtype.name}")

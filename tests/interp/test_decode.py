@@ -384,3 +384,45 @@ def test_constant_defaults_bind():
     made.Return(made.Build(None, "tuple", (0, 1)))
     decoded = decode(builder.build(), environment=EMPTY)
     assert decoded.bind(1) == (1, 7)
+
+
+def test_decoding_warns_about_nothing():
+    """What CPython warned about when it compiled the source is not said again."""
+
+    def body(b):
+        three, text = b.constant(3), b.constant("text")
+        checks = [
+            b.Scalar(None, "is", (0, three)),
+            b.Scalar(None, "is_not", (0, b.constant((1, 2)))),
+            b.Scalar(None, "is", (b.Build(None, "tuple", (three, three)), text)),
+        ]
+        for attempt in (
+            lambda: b.Index(None, three, three),
+            lambda: b.Index(None, b.Build(None, "list", (three,)), text),
+            lambda: b.Index(None, text, text),
+            lambda: b.CallPy(None, text, (), (), "test"),
+            lambda: b.Call(None, text, (), ()),
+            lambda: b.LoadAttr(None, three, "real"),
+        ):
+            attempt()
+        b.Return(b.Build(None, "tuple", tuple(checks)))
+
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        decoded = build(["x"], body)
+    with pytest.raises(TypeError, match="'int' object is not subscriptable"):
+        run(decoded, (1,))
+
+
+def test_decoding_does_not_reset_what_was_warned_about():
+    """`catch_warnings` around a compilation would: a warning shown once would be shown again."""
+    import warnings
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            warnings.warn("once", UserWarning, stacklevel=1)
+            build(["x"], lambda b: b.Return(0))
+    assert len(caught) == 1

@@ -14,7 +14,6 @@ from __future__ import annotations
 import ast
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -357,10 +356,7 @@ class Decoder:
         tree = ast.Module([factory], [])
         ast.fix_missing_locations(tree)
         filename = self.function.filename or f"<msir {self.program.name}>"
-        with warnings.catch_warnings():
-            # `x is 3` and the like: the user was told when his own source was compiled.
-            warnings.simplefilter("ignore", SyntaxWarning)
-            module = compile(tree, filename, "exec", dont_inherit=True)
+        module = compile(tree, filename, "exec", dont_inherit=True)
         outer = next(c for c in module.co_consts if isinstance(c, CodeType) and c.co_name == _FACTORY)
         cells = {n: CellType(value) for n, value in variables.items()}
         made = []

@@ -487,6 +487,8 @@ def _scalar(e: BlockEmitter, index: int, ins: Instruction) -> None:
     node: ast.expr
     if word == "not":
         node = ast.UnaryOp(ast.Not(), values[0])
+    elif word in ("is", "is_not") and any(_is_display(v) for v in values):
+        node = call(name(f".{word}"), *values)
     elif word in _COMPARE:
         node = ast.Compare(values[0], [_COMPARE[word]], [values[1]])
     elif word in _CONVERSIONS:
@@ -564,7 +566,21 @@ def _unpack(e: BlockEmitter, index: int, ins: Instruction) -> None:
 @_lowers("Index")
 def _index(e: BlockEmitter, index: int, ins: Instruction) -> None:
     x, key = e.operands(ins.x, ins.key)
-    e.result(index, ins.dst, ast.Subscript(_value(x), _subscript(key), _LOAD))
+    if _is_display(x):
+        e.result(index, ins.dst, call(name(".item"), _value(x), _value(key)))
+    else:
+        e.result(index, ins.dst, ast.Subscript(_value(x), _subscript(key), _LOAD))
+
+
+def _is_display(node: ast.expr) -> bool:
+    """Whether CPython's compiler may have an opinion on what is done with a node.
+
+    `x is 3`, `5[0]` and `[1]["a"]` are SyntaxWarnings. The user was told when his own source was compiled; told again by
+    ours he must not be, and silencing warnings around a compilation resets which warnings were shown before.
+    """
+    if isinstance(node, ast.Constant):
+        return not (node.value is None or node.value is Ellipsis or isinstance(node.value, bool))
+    return not isinstance(node, ast.Subscript | ast.Name | ast.Attribute | ast.Call | ast.BinOp | ast.UnaryOp)
 
 
 def _subscript(key: ast.expr) -> ast.expr:
@@ -757,8 +773,9 @@ def _call_py(e: BlockEmitter, index: int, ins: Instruction) -> None:
         e.statement(index, ast.Raise(refusal, None))
     before: list[ast.stmt] = []
     after: list[ast.stmt] = []
-    if isinstance(callee, ast.Attribute):
-        # CPython would compile a method call, and give the call the position of the attribute: another instruction.
+    if not isinstance(callee, ast.Subscript | ast.Name):
+        # CPython would compile `x.f()` as a method call and give it the position of the attribute, another instruction;
+        # and calling a literal is a SyntaxWarning.
         before = [e.place(index, ast.Assign([ast.Name(".f", _STORE)], callee))]
         after = [ast.Assign([ast.Name(".f", _STORE)], const(None))]
         callee = name(".f")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from tiercel.vm.report import FunctionReport, Report
 
-__all__ = ["columns", "format_count", "format_time", "place", "report_html", "report_text"]
+__all__ = ["columns", "format_count", "format_time", "place", "report_html", "report_text", "short"]
 
 _WIDTH: Final = 118
 
@@ -61,6 +61,11 @@ def place(filename: str, line: int | None) -> str:
     return f"{shown}:{line}" if line else shown
 
 
+def short(name: str) -> str:
+    """Return a qualified name without the functions it is defined in."""
+    return name.rpartition("<locals>.")[2]
+
+
 def _clip(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
 
@@ -98,30 +103,34 @@ def _regions(report: Report) -> list[str]:
     for f in report.functions:
         if f.reason is not None:
             continue
-        rows.append([f.name, str(f.line), format_count(f.calls), "", format_time(f.time_ns), f.tier, f.source])
-        notes.append((f.name, f.unmet))
+        rows.append([short(f.name), str(f.line), format_count(f.calls), "", format_time(f.time_ns), f.tier, f.source])
+        notes.append((short(f.name), f.unmet))
         for loop in f.loops:
             name = f"{'  ' * (loop.depth + 1)}loop {loop.loop}"
             line = "" if loop.line is None else str(loop.line)
             entered, passes = format_count(loop.entries), format_count(loop.iterations)
             rows.append([name, line, entered, passes, format_time(loop.time_ns), loop.tier, loop.source])
-            notes.append((f"{f.name}, loop {loop.loop}", loop.unmet))
+            notes.append((f"{short(f.name)} loop {loop.loop}", loop.unmet))
     if len(rows) == 1:
         return []
     for row in rows:
         row[-1] = _clip(row[-1], 52)
     out = ["", *columns(rows, right=(1, 2, 3, 4))]
-    waiting = [note for note in notes if note[1]]
+    waiting: dict[str, list[str]] = {}
+    for name, why in notes:
+        if why:
+            waiting.setdefault(why, []).append(name)
     if waiting:
-        out += ["", "  not compiled, because"]
-        out += columns([[name, why] for name, why in waiting], indent="    ")
+        out += ["", "  not compiled"]
+        for why, names in waiting.items():
+            out += _wrapped("    ", f"{', '.join(names)}: {why}")
     return out
 
 
 def _arguments(f: FunctionReport) -> list[str]:
     if not f.signatures:
         return []
-    out = ["", f"  arguments of {f.name}"]
+    out = ["", f"  arguments of {short(f.name)}"]
     for i, s in enumerate(f.signatures):
         if len(f.signatures) > 1:
             out.append(f"    signature {i + 1}, about {format_count(s.entries)} entries")
@@ -138,7 +147,7 @@ def _arguments(f: FunctionReport) -> list[str]:
 def _python(f: FunctionReport) -> list[str]:
     if not f.python:
         return []
-    out = ["", f"  lines of {f.name} that run as Python"]
+    out = ["", f"  lines of {short(f.name)} that run as Python"]
     for p in f.python:
         cost = f"{format_count(p.count)} times, {format_time(p.time_ns)}" if p.count else "not reached"
         out.append(f"    {place(f.filename, p.line)}  {_clip(p.source, 60)}".rstrip())
@@ -149,7 +158,7 @@ def _python(f: FunctionReport) -> list[str]:
 def report_text(report: Report) -> list[str]:
     """Return the lines of a report."""
     head = report.functions[0]
-    out = [f"{report.name}  ({place(head.filename, head.line)})", *_summary(report), *_regions(report)]
+    out = [f"{short(report.name)}  ({place(head.filename, head.line)})", *_summary(report), *_regions(report)]
     for f in report.functions:
         out += _arguments(f)
     for f in report.functions:
@@ -157,7 +166,7 @@ def report_text(report: Report) -> list[str]:
     helpers = [f for f in report.functions if f.role == "helper"]
     if helpers:
         out += ["", "  helpers captured"]
-        rows = [[f.name, place(f.filename, f.line), f"{format_count(f.calls)} calls"] for f in helpers]
+        rows = [[short(f.name), place(f.filename, f.line), f"{format_count(f.calls)} calls"] for f in helpers]
         out += columns(rows, indent="    ", right=(2,))
     if report.ledger:
         out += ["", "  ledger"]
@@ -182,13 +191,13 @@ def report_html(report: Report) -> str:
     """Return a report as HTML: a paragraph, and a table for each of its parts."""
     e = html.escape
     head = report.functions[0]
-    parts = [f"<p><b>{e(report.name)}</b> <code>{e(place(head.filename, head.line))}</code></p>"]
+    parts = [f"<p><b>{e(short(report.name))}</b> <code>{e(place(head.filename, head.line))}</code></p>"]
     parts.append("<p>" + "<br>".join(e(line.strip()) for line in _summary(report)) + "</p>")
     rows: list[list[str]] = []
     for f in report.functions:
         if f.reason is None:
             spent = format_time(f.time_ns)
-            rows.append([f.name, str(f.line), str(f.calls), "", spent, f.tier, f.unmet, f.source])
+            rows.append([short(f.name), str(f.line), str(f.calls), "", spent, f.tier, f.unmet, f.source])
             for loop in f.loops:
                 name = "\N{NO-BREAK SPACE}" * 2 * (loop.depth + 1) + f"loop {loop.loop}"
                 counts = [str(loop.line or ""), str(loop.entries), str(loop.iterations), format_time(loop.time_ns)]
@@ -198,10 +207,10 @@ def report_html(report: Report) -> str:
         parts.append(_table(heads, rows, code=7))
     for f in report.functions:
         for s in f.signatures:
-            heads = [f"argument of {f.name}", f"seen in about {s.entries} entries"]
+            heads = [f"argument of {short(f.name)}", f"seen in about {s.entries} entries"]
             parts.append(_table(heads, [list(pair) for pair in s.arguments.items()], code=1))
         if f.python:
-            heads = [f"line of {f.name} that runs as Python", "source", "reason", "times", "time"]
+            heads = [f"line of {short(f.name)} that runs as Python", "source", "reason", "times", "time"]
             rows = [[str(p.line or ""), p.source, p.reason, str(p.count), format_time(p.time_ns)] for p in f.python]
             parts.append(_table(heads, rows, code=1))
     if report.ledger:

@@ -35,6 +35,7 @@ __all__ = [
     "unmet",
 ]
 
+_UNKNOWN_NS: Final = 1 << 62
 _NO_COMPILER: Final = "hot: waits for the compiler, which this version does not have"
 
 
@@ -378,11 +379,16 @@ def _blocked(python: Sequence[PythonLine]) -> str:
 def _loops(decoded: Sequence[Decoded], settings: Settings) -> tuple[LoopReport, ...]:
     function, flow = decoded[0].function, decoded[0].flow
     out = []
+    # Time of what is around: an estimate never exceeds it.
+    around = [sum(d.counters.time_ns for d in decoded)]
     for row in flow.loops:
         counts = [d.counters.loops[row.loop] for d in decoded]
         entries = sum(c.entries for c in counts)
         iterations = sum(c.iterations for c in counts)
-        spent = sum(c.time_ns for c in counts)
+        del around[row.depth + 1 :]
+        # Of a call that is still going on, or was left by an exception, only the loop's own time is known.
+        spent = min(sum(c.time_ns for c in counts), around[-1] or _UNKNOWN_NS)
+        around.append(spent)
         line = function.line_of(row.start)
         blocked = _blocked(_python_lines(decoded, row.start, row.stop))
         out.append(

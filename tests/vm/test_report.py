@@ -1,0 +1,300 @@
+"""What is told about a function: numbers, text, dict, notebook form."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+
+from tests.vm.running import Running
+from tiercel import config
+from tiercel.vm.ledger import Line
+from tiercel.vm.render import columns, format_count, format_time, place, short
+from tiercel.vm.report import Report, Subject, executed, make_report, stats, unmet
+
+STATS = {
+    "calls", "interpreted_calls", "compiled_calls", "python_calls", "compiles", "tunes", "kernels", "fallbacks",
+    "demotions", "copies", "conversions", "transfers", "allocations", "helper_calls", "loop_entries",
+    "loop_iterations", "instructions", "python_lines", "python_time_ns", "signatures", "time_ns",
+}  # fmt: skip
+
+
+def grid(x, n):
+    total = 0
+    for _ in range(n):
+        for _ in range(3):
+            total = total + x
+    return total
+
+
+def noisy(x):
+    y = math.fsum([1.0, 2.0])
+    return x * y
+
+
+def branch(x, flag):
+    if flag:
+        x = x + 1
+        x = x + 2
+    return x
+
+
+def straight(x):
+    return x * 2 + 1
+
+
+def subject(f: Running, **more) -> Subject:
+    function = f.decoded.function
+    return Subject(function.qualname, function.filename, function.first_line, (f.decoded,), **more)
+
+
+def report_on(f: Running, **settings) -> Report:
+    with config.context(**settings):
+        return make_report([subject(f)], config.current())
+
+
+# ---- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def test_regions_are_counted():
+    f = Running(grid)
+    for n in (2, 4):
+        f(np.ones(3), n)
+    (function,) = report_on(f).functions
+    outer, inner = function.loops
+    assert (function.calls, function.role, function.tier) == (2, "function", "O0")
+    assert (outer.depth, outer.entries, outer.iterations) == (0, 2, 6)
+    assert (inner.depth, inner.entries, inner.iterations) == (1, 6, 18)
+    assert function.time_ns >= outer.time_ns >= inner.time_ns > 0
+    first = grid.__code__.co_firstlineno
+    assert (function.line, outer.line, inner.line) == (first, first + 2, first + 3)
+    assert function.source == "def grid(x, n):"
+    assert outer.source == "for _ in range(n):"
+    assert outer.live_ins["x"] == "float64[3]{C}"
+    assert function.signatures[0].arguments == {"x": "float64[3]{C}", "n": "int 2..4"}
+
+
+def test_python_lines_are_told_with_reason_and_cost():
+    f = Running(noisy)
+    for _ in range(5):
+        f(np.ones(2))
+    (line,) = report_on(f).functions[0].python
+    assert line.line == noisy.__code__.co_firstlineno + 1
+    assert line.source == "y = math.fsum([1.0, 2.0])"
+    assert "fsum" in line.reason
+    assert line.count == 5
+    assert line.time_ns > 0
+
+
+def count_instructions(f: Running, *arguments) -> int:
+    """Run one instruction at a time and count."""
+    from tiercel.interp import Environment, decode, run
+
+    decoded = decode(f.program, environment=Environment(f.decoded.environment.globals), single_step=True)
+    count = 0
+    for i, block in enumerate(decoded.table):
+
+        def counted(registers, block=block):
+            nonlocal count
+            count += 1
+            return block(registers)
+
+        decoded.table[i] = counted
+    run(decoded, decoded.bind(*arguments))
+    return count
+
+
+@pytest.mark.parametrize("arguments", [(np.ones(2), 0), (np.ones(2), 1), (np.ones(2), 5)])
+def test_executed_instructions_of_loops(arguments):
+    f = Running(grid)
+    f(*arguments)
+    ran = count_instructions(f, *arguments)
+    # Stepping, entering a loop takes two blocks for the one LoopStart.
+    assert executed(f.decoded) == ran - sum(loop.entries for loop in f.decoded.counters.loops)
+
+
+def test_executed_instructions_without_loops():
+    f = Running(straight)
+    for _ in range(3):
+        f(1)
+    assert executed(f.decoded) == 3 * len(f.decoded.function.instructions)
+    g = Running(branch)
+    g(1, False)
+    assert executed(g.decoded) == len(g.decoded.function.instructions) > count_instructions(g, 1, False)
+
+
+def test_stats_have_all_keys_and_are_numbers():
+    f, helper = Running(grid), Running(noisy)
+    f(np.ones(3), 2)
+    helper(np.ones(3))
+    helper(np.ones(3))
+    lines = [Line("copy", "grid", "a.py", 1, "why", 7, 0, 0), Line("fallback", "grid", "a.py", 1, "why", 2, 0, 0)]
+    found = stats([subject(f, python_calls=4), subject(helper, role="helper")], lines)
+    assert set(found) == STATS
+    assert all(type(v) is int for v in found.values())
+    assert (found["calls"], found["interpreted_calls"], found["python_calls"]) == (5, 1, 4)
+    assert (found["helper_calls"], found["python_lines"], found["copies"], found["fallbacks"]) == (2, 2, 7, 2)
+    assert (found["loop_entries"], found["loop_iterations"], found["signatures"]) == (3, 8, 1)
+    assert found["compiles"] == found["kernels"] == found["compiled_calls"] == 0
+
+
+# ---- the first condition that is not met -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "what", "expected"),
+    [
+        ({"level": "O0"}, (100, 0, 10**9), "level is O0: interpreted only"),
+        ({"worker": "off"}, (100, 0, 10**9), "worker is off: nothing compiles"),
+        ({}, (0, 0, 0), "not entered yet"),
+        ({}, (3, 0, 10**9), "observed 3 of 3 entries"),
+        ({}, (4, 0, 10**6), "4 of 5 entries"),
+        ({}, (4, 0, 10**8), "hot: waits for the compiler, which this version does not have"),
+        ({}, (1, 3, 10**6), "4 of 5 entries and passes"),
+        ({}, (1, 30, 10**6), "1.0 of 20 ms in all"),
+        ({}, (9, 0, 19_990_000), "20.0 of 20 ms in all"),
+        ({}, (9, 0, 20_000_000), "hot: waits for the compiler, which this version does not have"),
+        ({"hot_count": 2, "hot_time_ms": 1, "warmup_calls": 0}, (1, 0, 0), "1 of 2 entries"),
+        ({"hot_time_ms": 500, "hot_total_ms": 600}, (9, 0, 20_000_000), "20.0 of 500 ms in all"),
+    ],
+)
+def test_first_unmet_condition(settings, what, expected):
+    entries, back_edges, time_ns = what
+    with config.context(**settings):
+        found = unmet(config.current(), entries=entries, back_edges=back_edges, time_ns=time_ns)
+    assert found == expected
+
+
+def test_python_lines_stand_in_the_way_of_the_region_that_has_them():
+    f = Running(noisy)
+    f(np.ones(2))
+    line = noisy.__code__.co_firstlineno + 1
+    assert report_on(f).functions[0].unmet == f"line {line} runs as Python"
+
+
+# ---- text ------------------------------------------------------------------------------------------------------------
+
+
+def test_text_has_everything():
+    f = Running(grid)
+    for size in (3, 5, 9):
+        f(np.ones(size), 2)
+    text = str(report_on(f))
+    for part in (
+        "grid  (", "test_report.py:", "runs interpreted (O0); may reach O2", "3 calls", "loop 0", "loop 1",
+        "for _ in range(n):", "for _ in range(3):", "not compiled", "of 20 ms in all", "x  float64[3..9]{C}",
+        "n  int 2",
+    ):  # fmt: skip
+        assert part in text, part
+    assert all(len(line) <= 130 and line == line.rstrip() for line in text.splitlines())
+    assert "runs interpreted (O0), as its level says" in str(report_on(f, level="O0"))
+
+
+def test_text_of_a_function_that_runs_as_python():
+    s = Subject("f", "user.py", 3, reason="it has a yield", reason_line=5, python_calls=2)
+    report = make_report([s], config.current())
+    text = str(report)
+    assert "runs as Python: it has a yield (user.py:5)" in text
+    assert "2 calls" in text
+    assert report.functions[0].tier == "Python"
+
+
+def test_text_before_the_first_call():
+    f = Running(grid)
+    assert "not called yet" in str(report_on(f))
+    assert "not called yet" in str(make_report([Subject("f", "user.py", 3)], config.current()))
+
+
+def test_several_signatures_and_python_lines_and_ledger():
+    f = Running(noisy)
+    for dtype in (np.float32, np.float64):
+        f(np.ones(2, dtype))
+    line = Line("copy", "noisy", "user.py", 4, "x is not contiguous", 3, 1500, 0)
+    helper = Running(straight)
+    helper(1)
+    report = make_report([subject(f), subject(helper, role="helper")], config.current(), [line])
+    text = str(report)
+    for part in (
+        "signature 1", "signature 2", "float32[2]{C}", "float64[2]{C}", "lines of noisy that run as Python",
+        "y = math.fsum([1.0, 2.0])", "2 times", "helpers captured", "straight", "ledger", "x is not contiguous",
+        "user.py:4", "3 times", "1.50 us",
+    ):  # fmt: skip
+        assert part in text, part
+
+
+def test_dict_is_plain_and_complete():
+    f = Running(grid)
+    f(np.ones(3), 2)
+    report = report_on(f)
+    found = json.loads(json.dumps(report.to_dict()))
+    assert found == report.to_dict()
+    assert found["functions"][0]["loops"][1]["iterations"] == 6
+    assert found["functions"][0]["signatures"][0]["arguments"]["n"] == "int 2"
+    assert set(found) == {"name", "level", "reason", "python_calls", "functions", "ledger"}
+
+
+class Checker(html.parser.HTMLParser):
+    """Fails at tags that do not match."""
+
+    def __init__(self):
+        super().__init__()
+        self.open = []
+
+    def handle_starttag(self, tag, attrs):
+        if tag != "br":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_notebook_form_is_well_formed_and_escaped():
+    f = Running(noisy)
+    f(np.ones(2))
+    s = subject(f)
+    line = Line("copy", "<b>", "<i>.py", 4, "a < b & c", 3, 1500, 0)
+    report = make_report([s], config.current(), [line])
+    text = report._repr_html_()
+    checker = Checker()
+    checker.feed(text)
+    assert checker.open == []
+    assert "a &lt; b &amp; c" in text
+    assert "<b>:" not in text
+    assert "math.fsum" in text
+
+
+# ---- pieces ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("nanoseconds", "text"),
+    [
+        (0, "0 ns"),
+        (999, "999 ns"),
+        (1000, "1.00 us"),
+        (9_990, "9.99 us"),
+        (9_996, "10.0 us"),
+        (123_456, "123 us"),
+        (999_600, "1.00 ms"),
+        (35_300_000, "35.3 ms"),
+        (2_500_000_000, "2.50 s"),
+        (1e13, "10000 s"),
+    ],
+)
+def test_times(nanoseconds, text):
+    assert format_time(nanoseconds) == text
+
+
+def test_pieces(tmp_path, monkeypatch):
+    assert format_count(1234567) == "1 234 567"
+    assert columns([["a", "b"], ["long", "1"]], right=[1]) == ["  a     b", "  long  1"]
+    assert short("f.<locals>.Class.method") == "Class.method"
+    monkeypatch.chdir(tmp_path)
+    assert place(str(tmp_path / "x.py"), 3) == "x.py:3"
+    assert place("/nowhere/x.py", 3) == "/nowhere/x.py:3"
+    assert place("<ipython-input-1>", 3) == "<ipython-input-1>:3"
+    assert re.fullmatch(r"x\.py", place("x.py", None))

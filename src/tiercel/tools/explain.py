@@ -87,7 +87,7 @@ def _run_script(script: str, arguments: list[str], *, module: bool) -> tuple[int
         traceback.print_exception(error)
         return 1, {}
     finally:
-        sys.argv, sys.path = before[0], before[1]
+        sys.argv, sys.path[:] = before[0], before[1]
 
 
 def _script_part(error: BaseException) -> Any:

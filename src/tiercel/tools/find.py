@@ -112,7 +112,7 @@ def _program_of(function: Any, target: str) -> Program:
         state = state_of(function)
         if state.program is None:
             assert state.captured.error is not None
-            raise state.captured.error
+            raise _no_program(target, state.captured.error)
         return state.program
     program = getattr(function, "program", None)
     if isinstance(program, Program):
@@ -124,4 +124,8 @@ def _program_of(function: Any, target: str) -> Program:
     try:
         return capture(function).program
     except CaptureError as error:
-        raise error.with_traceback(None) from None
+        raise _no_program(target, error) from None
+
+
+def _no_program(target: str, error: CaptureError) -> TiercelError:
+    return TiercelError(f"{target} has no bytecode, it runs as Python: {error}")

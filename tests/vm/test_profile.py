@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.vm.running import Running
 from tiercel import config
-from tiercel.bytecode import dumps, loads
+from tiercel.bytecode import dumps, from_text, loads, to_text
 from tiercel.bytecode.program import FunctionProfile, Profile, SignatureProfile
 from tiercel.config import Settings
 from tiercel.frontend.python import CaptureOptions
@@ -365,3 +365,13 @@ def test_settings_reader_of_the_function_counts():
     for size in (2, 3):
         f(zeros(size), 1)
     assert f.learned()[0][0] == "float32[2]{C}"
+
+
+def test_the_listing_shows_what_was_seen():
+    f = Running(double)
+    assert "; seen" not in str(f.program)
+    for size in (16, 64):
+        f(zeros(size, 128), 3)
+    text = str(f.program)
+    assert "    ; seen %x  float32[16..64, 128]{C}\n    ; seen %n  int 3\n" in text
+    assert dumps(from_text(to_text(f.program))) == dumps(f.program)

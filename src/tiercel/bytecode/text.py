@@ -99,7 +99,7 @@ def neighbourhood(program: Program, function: Function, index: int, around: int 
 
 def _listing(program: Program, index: int, function: Function) -> Iterator[str]:
     notation = Notation.of(program, function)
-    learned, entries = _learned(program, index)
+    learned, live_ins, entries = _learned(program, index)
     head = _header(function, notation)
     place = f"{function.filename}:{function.first_line}" if function.filename else ""
     seen = f"{entries} entries" if entries else ""
@@ -108,6 +108,9 @@ def _listing(program: Program, index: int, function: Function) -> Iterator[str]:
     if index == 0 and program.facts is not None:
         for line in _wrapped("    ; where", _separated(c.text for c in program.facts.constraints)):
             yield line
+    names = {r: notation.register(r) for r in range(len(function.parameters)) if r in live_ins}
+    for register, name in names.items():
+        yield f"    ; seen {name:<{max(map(len, names.values()))}}  {live_ins[register]}"
     width = max(4, len(f"0x{function.pcs[-1]:02X}"))
     source = _SourceLines(function)
     indents = depths(function)
@@ -123,15 +126,17 @@ def _listing(program: Program, index: int, function: Function) -> Iterator[str]:
         yield f"    {notation.target(len(function.instructions)):>{width}}  ; end"
 
 
-def _learned(program: Program, index: int) -> tuple[dict[int, str], int]:
-    """The learned descriptors of the most frequent signature, and how often the function was entered."""
-    profile = program.profile.functions.get(index) if program.profile is not None else None
+def _learned(program: Program, index: int) -> tuple[dict[int, str], dict[int, str], int]:
+    """What was learned of the most frequent signature, per instruction and per register; and the number of entries."""
+    learned = program.profile
+    profile = learned.functions.get(index) if learned is not None else None
     if profile is None:
-        return {}, 0
+        return {}, {}, 0
     best = max(profile.signatures, key=lambda s: s.count, default=None)
     if best is None:
-        return {}, profile.entries
-    return {i: _one_line(text) for i, text in best.results.items()}, profile.entries
+        return {}, {}, profile.entries
+    results = {i: _one_line(text) for i, text in best.results.items()}
+    return results, {r: _one_line(text) for r, text in best.live_ins.items()}, profile.entries
 
 
 def _one_line(text: str) -> str:

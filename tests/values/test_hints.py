@@ -586,6 +586,27 @@ def test_compiled_and_complete_check_agree(arguments):
             assert checker._holds(given_values) == complete
 
 
+@given(st.lists(ARRAYS, max_size=3), st.lists(ARRAYS, max_size=3), ARRAYS, SPECS)
+def test_compiled_and_complete_check_agree_on_collections(many, table, single, one):
+    dims, dtype = one
+    try:
+        item = spec(*dims, dtype=dtype)
+        checker = specs_of(lambda xs, d, y: 0, {"xs": [item], "d": dict[str, item], "y": spec("A", ...)})
+    except ShapeError:
+        return
+    values = (many, {str(i): array for i, array in enumerate(table)}, single)
+    walk = _Walk(checker.ranges)
+    try:
+        for position, name, node in checker._positions:
+            walk.visit(node, values[position], name)
+        walk.finish()
+        complete = True
+    except (ShapeError, DTypeError):
+        complete = False
+    if checker._holds is not None:
+        assert checker._holds(values) == complete
+
+
 @given(st.lists(ENTRIES, max_size=3), st.integers(0, 3), st.integers(0, 3), st.integers(0, 3))
 def test_shapes_made_from_a_spec_satisfy_it(entries, a, b, c):
     env = {"A": a, "B": b, "C": 2 * c}

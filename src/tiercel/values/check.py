@@ -566,9 +566,19 @@ class _Emitter:
                 variable = self.fresh("o")
                 self.add(depth, f"{variable} = {value}")
                 self.add(depth, f"if {variable} is not None:")
-                was, self.conditional = self.conditional, True
-                self.emit(item, variable, depth + 1)
-                self.conditional = was
+                self._emit_conditional(item, variable, depth + 1)
+            case Each(item):
+                variable, element = self.fresh("t"), self.fresh("e")
+                self.add(depth, f"{variable} = {value}")
+                self.add(depth, f"if not isinstance({variable}, (tuple, list)): return False")
+                self.add(depth, f"for {element} in {variable}:")
+                self._emit_conditional(item, element, depth + 1)
+            case Values(item):
+                variable, element = self.fresh("m"), self.fresh("e")
+                self.add(depth, f"{variable} = {value}")
+                self.add(depth, f"if {variable}.__class__ is not dict: return False")
+                self.add(depth, f"for {element} in {variable}.values():")
+                self._emit_conditional(item, element, depth + 1)
             case Items(items):
                 variable = self.fresh("t")
                 self.add(depth, f"{variable} = {value}")
@@ -588,8 +598,14 @@ class _Emitter:
                 self.add(depth, f"{variable} = {value}")
                 for name, item in fields:
                     self.emit(item, f"{variable}.{name}", depth)
-            case AnyOf() | Each() | Values():
+            case AnyOf():
                 raise _NoFastFormError
+
+    def _emit_conditional(self, item: Node, value: str, depth: int) -> None:
+        """Emit what may run any number of times, so that the names it binds may stay unbound."""
+        was, self.conditional = self.conditional, True
+        self.emit(item, value, depth)
+        self.conditional = was
 
     def emit_expressions(self) -> None:
         for variable, entry in self.later:

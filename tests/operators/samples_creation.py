@@ -70,6 +70,7 @@ def eye(rng):
         yield Sample((), {"N": n, "M": m, "k": k})
     for dtype in DTYPES:
         yield Sample((), {"N": 3, "dtype": dtype, "order": "F"})
+        yield Sample((), {"N": 3, "M": 2, "dtype": dtype})
     yield Sample((), {"N": 3, "dtype": "int8"}, ("function", "numpy.identity"))
     yield Sample((), {"N": -1})
     yield Sample((), {"N": 2.0})

@@ -59,7 +59,7 @@ def ravel(rng):
         for order in ("C", "F"):
             yield Sample((x,), {"order": order})
     for order in ("A", "K"):
-        yield Sample((make(rng, (2, 3, 4), layout="swapped"),), {"order": order}, layout=False)
+        yield Sample((make(rng, (2, 3, 4), layout="swapped"),), {"order": order}, layout=False, compare=False)
     yield Sample((np.float32(3),))
     yield Sample((3,))
 

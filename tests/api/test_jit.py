@@ -280,6 +280,151 @@ def test_callees_with_settings_of_their_own_keep_them():
         assert caller(3) == [3, 1]
 
 
+def deep_recursion(n):
+    return 0 if n == 0 else 1 + deep_recursion(n - 1)
+
+
+@pytest.mark.parametrize("settings", [{}, {"level": "O1"}])
+def test_recursion_takes_no_python_stack(settings, monkeypatch):
+    f = tc.jit(deep_recursion, **settings)
+    monkeypatch.setitem(globals(), "deep_recursion", f)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(12_000)
+    try:
+        assert f(10_000) == 10_000
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def test_static_call_method_takes_no_object():
+    class Odd:
+        @staticmethod
+        def __call__(x):
+            return x
+
+    odd = Odd()
+
+    @tc.jit
+    def f(x):
+        return odd(x)
+
+    assert f(3) == 3
+
+
+def test_lru_cache_stays_one():
+    @tc.jit
+    @functools.lru_cache(maxsize=5)
+    def f(n):
+        return n + 1
+
+    assert (f(1), f(1)) == (2, 2)
+    assert f.cache_info().hits == 1
+    assert f.cache_parameters()["maxsize"] == 5
+    assert is_jitted(f.__wrapped__)
+
+
+def test_known_helpers_are_captured_when_decorating():
+    from tiercel.api import captures
+
+    def inner(x):
+        return x + 1
+
+    def outer(x):
+        return inner(x) * 2
+
+    @tc.jit
+    def f(x):
+        return outer(x)
+
+    for known in (inner, outer):
+        assert captures._captured[id(known.__code__)][1].program is not None
+    assert f(1) == 4
+
+
+def test_captured_code_goes_with_its_function():
+    import gc
+
+    from tiercel.api import captures
+
+    def cell(number):
+        name = f"<ipython-input-{number}-def>"
+        source = f"def g(x):\n    def inner(y):\n        return y + {number}\n    return inner(x)\n"
+        linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+        space: dict[str, object] = {"__name__": "__main__"}
+        exec(compile(source, name, "exec"), space)
+        assert tc.jit(space["g"])(1) == number + 1
+        del linecache.cache[name]
+
+    gc.collect()
+    before = len(captures._captured), len(captures._around)
+    for number in range(20):
+        cell(number)
+    gc.collect()
+    assert (len(captures._captured), len(captures._around)) <= (before[0] + 2, before[1] + 2)
+
+
+def test_a_bug_of_ours_runs_the_function_as_python(monkeypatch):
+    import tiercel.frontend.python as frontend
+
+    def broken(*args, **kwargs):
+        raise ZeroDivisionError("oops")
+
+    def first(x):
+        return x + 1
+
+    monkeypatch.setattr(frontend, "capture", broken)
+    with pytest.warns(tc.TiercelPerformanceWarning, match="bug in Tiercel.*report"):
+        f = tc.jit(first)
+    assert f(1) == 2
+    with tc.context(debug=1), pytest.raises(ZeroDivisionError, match="oops"):
+        tc.jit(lambda x: x)
+
+
+def test_a_bug_in_decoding_runs_the_function_as_python(monkeypatch):
+    from tiercel.api import captures
+
+    def broken(*args, **kwargs):
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr(captures, "decode", broken)
+    f = tc.jit(lambda x: x + 1)
+    with pytest.warns(tc.TiercelPerformanceWarning, match="could not be decoded"):
+        assert f(1) == 2
+    assert f(2) == 3
+
+
+def test_breakpoint_sees_the_user_s_locals(tmp_path):
+    script = tmp_path / "script.py"
+    body = "    secret = x * 7\n    breakpoint()\n    return secret\n"
+    script.write_text(f"import tiercel as tc\n\n@tc.jit\ndef f(x):\n{body}\nprint(f(6))\n")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(script)],
+        input="p secret\np x\nc\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "(Pdb) 42\n(Pdb) 6\n" in done.stdout
+    assert done.stdout.endswith("42\n")
+
+
+def test_pdb_steps_through_the_user_s_lines(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import tiercel as tc\n\n@tc.jit\ndef f(x):\n    secret = x * 7\n    return secret\n\nprint(f(6))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "pdb", str(script)],
+        input="b 6\nc\np secret\nc\nq\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "(Pdb) 42" in done.stdout
+
+
 def test_disable_is_the_identity():
     code = "import os; os.environ['TIERCEL_DISABLE']='1'; import tiercel as tc; f = lambda x: x; assert tc.jit(f) is f"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

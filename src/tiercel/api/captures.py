@@ -4,7 +4,7 @@ In: function objects. Out: a `Captured` each (program and decoded code, or the r
 interpreter's `on_callee`.
 
 A code object is captured once, however many function objects are made of it, and decoded once for each dictionary of
-globals it runs in. Entries go when the code object goes.
+globals it runs in (kept there, as `__warningregistry__` is). Entries go when the code object goes.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ import sys
 import sysconfig
 import threading
 import weakref
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final
 
 import tiercel
+from tiercel import config
 from tiercel.bytecode.program import Program
 from tiercel.errors import CaptureError
 from tiercel.interp import Callee, Decoded, Environment, decode
@@ -37,50 +39,93 @@ _FRAME_READERS: Final = frozenset(
         *("stack", "extract_stack", "format_stack", "print_stack", "walk_stack", "getouterframes", "getinnerframes"),
     }
 )
+# How many callees are captured when a function is decorated; the others are when they are first called.
+_MAX_AHEAD: Final = 64
 _NOT_A_FUNCTION: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class Captured:
-    """What became of one code object.
+    """What became of one code object. It does not hold that code object, so that both go when the function goes.
 
     Attributes:
-        code: the code object.
         program: its bytecode; None if it runs as Python.
         error: why it runs as Python; None if it does not.
         reasons: what inside it runs as Python, as the frontend lists it.
     """
 
-    code: CodeType | None
     program: Program | None = None
     error: CaptureError | None = None
     reasons: tuple[Any, ...] = ()
-    _decoded: dict[tuple[int, bool], Decoded] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _nested: dict[int, Source] = field(default_factory=dict)
 
-    def decoded(self, function: FunctionType, *, strict: bool = False) -> Decoded:
-        """Return the program decoded for the globals of a function object of this code."""
-        assert self.program is not None
-        key = (id(function.__globals__), strict)
-        found = self._decoded.get(key)
-        if found is None:
-            with self._lock:
-                found = self._decoded.get(key)
-                if found is None:
-                    environment = Environment(function.__globals__, function.__module__)
-                    found = decode(self.program, environment=environment, strict=strict)
-                    # Its environment keeps the globals alive, so their id stays theirs.
-                    self._decoded[key] = found
-        return found
+    def decoded(self, function: FunctionType, *, strict: bool = False) -> Decoded | None:
+        """Return the program decoded for the globals of a function object of this code; None if it runs as Python."""
+        if self.program is None:
+            return None
+        try:
+            return _decodings_in(function.__globals__).get(function, self.program, strict=strict)
+        except Exception as error:
+            if config.current().debug:
+                raise
+            self.program, self.error = None, _bug(function, "decoded", error)
+            return None
 
-    def all_decoded(self) -> list[Decoded]:
-        """Return every decoding there is, for counters."""
-        return list(self._decoded.values())
+    def all_decoded(self, function: FunctionType) -> list[Decoded]:
+        """Return every decoding of a function there is, for counters."""
+        return [] if self.program is None else _decodings_in(function.__globals__).all(function, self.program)
+
+
+class _Decodings:
+    """Decoded code that runs in one dictionary of globals. Lives in that dictionary, which its environments refer to.
+
+    Anywhere else it would keep the globals, and so the functions and their code, alive for ever.
+    """
+
+    def __init__(self) -> None:
+        self._decoded: dict[int, dict[tuple[int, bool], Decoded]] = {}
+        self._codes: dict[int, weakref.ref[CodeType]] = {}
+        self._lock = threading.Lock()
+
+    def get(self, function: FunctionType, program: Program, *, strict: bool) -> Decoded:
+        """Return the decoding of a program for a function object."""
+        code, key = function.__code__, (id(program), strict)
+        found = self._decoded.get(id(code), {}).get(key)
+        if found is not None:
+            return found
+        with self._lock:
+            if id(code) not in self._codes:
+                number = id(code)
+                self._codes[number] = weakref.ref(code, lambda _: self._forget(number))
+            known = self._decoded.setdefault(id(code), {})
+            if key not in known:
+                environment = Environment(function.__globals__, function.__module__)
+                known[key] = decode(program, environment=environment, strict=strict)
+            return known[key]
+
+    def all(self, function: FunctionType, program: Program) -> list[Decoded]:
+        """Return the decodings of a program for a function's code."""
+        return [d for d in self._decoded.get(id(function.__code__), {}).values() if d.program is program]
+
+    def _forget(self, number: int) -> None:
+        self._decoded.pop(number, None)
+        self._codes.pop(number, None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Decodings, ()  # whoever copies or pickles a module's globals gets an empty one
+
+
+_KEY: Final = "__tiercel_decodings__"
+
+
+def _decodings_in(namespace: dict[str, Any]) -> _Decodings:
+    found = namespace.get(_KEY)
+    return found if type(found) is _Decodings else namespace.setdefault(_KEY, _Decodings())
 
 
 _captured: dict[int, tuple[weakref.ref[CodeType], Captured]] = {}
-# Source of functions inside captured ones, by id of their code object.
-_sources: dict[int, tuple[weakref.ref[CodeType], Source]] = {}
+# By id of the code object of a function inside a captured one: what was captured, which knows its source.
+_around: dict[int, tuple[weakref.ref[CodeType], weakref.ref[Captured]]] = {}
 _lock = threading.RLock()
 
 
@@ -121,15 +166,38 @@ def _capture(function: FunctionType, options: CaptureOptions | None) -> Captured
     from tiercel.frontend.python import capture as capture_source
 
     code = function.__code__
-    known = _sources.get(id(code))
-    source = known[1] if known is not None and known[0]() is code else None
     try:
-        found = capture_source(function, options=options, source=source)
+        found = capture_source(function, options=options, source=_source_of(code))
     except CaptureError as error:
-        return Captured(code, error=error.with_traceback(None))
-    for nested, nested_source in found.nested.items():
-        _remember(_sources, nested, nested_source)
-    return Captured(code, found.program, reasons=tuple(found.reasons))
+        return Captured(error=error.with_traceback(None))
+    except Exception as error:
+        if config.current().debug:
+            raise
+        return Captured(error=_bug(function, "captured", error))
+    made = Captured(found.program, reasons=tuple(found.reasons))
+    for nested, source in found.nested.items():
+        made._nested[id(nested)] = source
+        _remember(_around, nested, weakref.ref(made))
+    return made
+
+
+def _source_of(code: CodeType) -> Source | None:
+    known = _around.get(id(code))
+    if known is None or known[0]() is not code:
+        return None
+    around = known[1]()
+    return None if around is None else around._nested.get(id(code))
+
+
+def _bug(function: FunctionType, what: str, error: Exception) -> CaptureError:
+    """Return the reason of a function that runs as Python because of a mistake of ours."""
+    code = function.__code__
+    return CaptureError(
+        f"it could not be {what} ({type(error).__name__}: {error}); this is a bug in Tiercel, please report it "
+        "(TIERCEL_DEBUG=1 raises the error itself)",
+        filename=code.co_filename,
+        line=code.co_firstlineno,
+    )
 
 
 def cells_of(function: FunctionType, decoded: Decoded) -> tuple[CellType, ...]:
@@ -164,11 +232,14 @@ class CalleeTable:
 
     Args:
         package: top-level package of the jitted function.
+        owner: state of the jitted function, whose settings hold for its calls of itself.
         strict: whether callees must not run anything as Python.
     """
 
-    def __init__(self, package: str, *, strict: bool = False) -> None:
+    def __init__(self, package: str, owner: object = None, *, strict: bool = False) -> None:
         self.package = package
+        # Weakly: code outlives jitted functions and remembers the callbacks it last ran under.
+        self.owner = None if owner is None else weakref.ref(owner)
         self.strict = strict
         self.entries: dict[int, _Entry] = {}
         self._lock = threading.Lock()
@@ -184,9 +255,11 @@ class CalleeTable:
             return _bind(self._function(function), target.__self__)  # type: ignore[attr-defined]
         if cls is BuiltinFunctionType or cls is type:
             return None
-        function = getattr(cls, "__call__", None)  # noqa: B004 - which one it is, not whether there is one
-        # Not for metaclasses' instances: calling a class is object creation.
-        if type(function) is FunctionType and not isinstance(target, type):
+        if isinstance(target, type):
+            return None  # making an object
+        # As Python looks it up; `getattr` would not tell a static `__call__`, which takes no object.
+        function = next((vars(c)["__call__"] for c in cls.__mro__ if "__call__" in vars(c)), None)
+        if type(function) is FunctionType:
             name = function.__dict__.get("__tiercel_cell__")
             if name is not None:
                 # The `__call__` that a Cell class was given does nothing but call this method.
@@ -222,11 +295,27 @@ class CalleeTable:
     def _decode(self, function: FunctionType) -> Decoded | None:
         jitted = _state(function)
         if jitted is not None:
-            return jitted.decoded_as_callee(strict=self.strict)  # type: ignore[no-any-return]
+            own = self.owner is not None and jitted is self.owner()
+            return jitted.decoded_as_callee(strict=self.strict, own=own)  # type: ignore[no-any-return]
         if not self.is_capturable(function):
             return None
         captured = capture(function)
-        return None if captured.program is None else captured.decoded(function, strict=self.strict)
+        return captured.decoded(function, strict=self.strict)
+
+    def capture_ahead(self, function: FunctionType, program: Program) -> None:
+        """Capture the callees whose names are known already, and theirs, so that the first call need not."""
+        seen = {id(function.__code__)}
+        queue: list[tuple[FunctionType, Program]] = [(function, program)]
+        while queue and len(seen) < _MAX_AHEAD:
+            caller, its_program = queue.pop()
+            for target in _named_callees(caller, its_program):
+                code = target.__code__
+                if id(code) in seen or _state(target) is not None or not self.is_capturable(target):
+                    continue
+                seen.add(id(code))
+                captured = capture(target)
+                if captured.program is not None:
+                    queue.append((target, captured.program))
 
     def is_capturable(self, function: FunctionType) -> bool:
         """Whether a plain function is the user's and may run as a frame."""
@@ -237,6 +326,23 @@ class CalleeTable:
         if module.partition(".")[0] == self.package or module.startswith("tiercel.nn"):
             return True
         return not _is_installed(code.co_filename)
+
+
+def _named_callees(function: FunctionType, program: Program) -> Iterator[FunctionType]:
+    """Return the Python functions that a program's calls name as globals or closure variables."""
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    for body in program.functions:
+        named: dict[int, Any] = {}
+        for ins in body.instructions:
+            if ins.opcode == "LoadGlobal":
+                named[ins.dst] = function.__globals__.get(ins.name)
+            elif ins.opcode == "LoadCell" and ins.name in cells:
+                try:
+                    named[ins.dst] = cells[ins.name].cell_contents
+                except ValueError:
+                    continue  # not assigned yet
+            elif ins.opcode == "Call" and type(named.get(ins.callee)) is FunctionType:
+                yield named[ins.callee]
 
 
 def _state(function: FunctionType) -> Any:

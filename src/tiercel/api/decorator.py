@@ -134,6 +134,9 @@ def _jit(function: Any, given: dict[str, Any]) -> Any:
             made = functools.cached_property(_jit(function.func, given))
             made.attrname = function.attrname
             return made
+        case functools._lru_cache_wrapper():
+            cached: Any = functools.lru_cache(**function.cache_parameters())(_jit(function.__wrapped__, given))
+            return cached
         case functools.partialmethod():
             return functools.partialmethod(_jit(function.func, given), *function.args, **function.keywords)
         case functools.partial():

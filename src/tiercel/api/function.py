@@ -53,13 +53,13 @@ class JitFunction:
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Any,
         *,
         specs: Specs | None = None,
         policy: Policy | None = None,
         **settings: Any,
     ) -> None:
-        self.function: Any = function
+        self.function = function
         self.given = {k: v for k, v in {"specs": specs, "policy": policy, **settings}.items() if v is not None}
         self.specs = specs
         self.has_own_settings = bool(settings or policy)
@@ -68,11 +68,13 @@ class JitFunction:
         self.checker: Any = None
         self.captured = self._capture()
         package = (getattr(function, "__module__", None) or "").partition(".")[0]
-        self._callees = {strict: CalleeTable(package, strict=strict) for strict in (False, True)}
+        self._callees = {strict: CalleeTable(package, self, strict=strict) for strict in (False, True)}
         self._hooks = {s: machine().hooks(table, self.settings) for s, table in self._callees.items()}
         self._decoded: dict[bool, tuple[Decoded, tuple[CellType, ...], Hooks]] = {}
         self.public: Any = self._make_public()
         register(self)
+        if self.captured.program is not None:
+            self._callees[False].capture_ahead(self.function, self.captured.program)
 
     # ---- making ------------------------------------------------------------------------------------------------------
 
@@ -81,7 +83,7 @@ class JitFunction:
         if not isinstance(function, FunctionType):
             name = getattr(function, "__qualname__", type(function).__name__)
             error = CaptureError(f"{name} is not written in Python, so there is no source to capture")
-            return Captured(None, error=error)
+            return Captured(error=error)
         from tiercel.frontend.python import CaptureOptions
         from tiercel.values import specs_of
 
@@ -156,9 +158,13 @@ class JitFunction:
         error.__traceback__ = trim(error.__traceback__, error)
         explain_error(error)
 
-    def _prepare(self, forbids: bool) -> tuple[Decoded, tuple[CellType, ...], Hooks]:
-        """Decode. `forbids`: strict mode is on for what runs as Python."""
+    def _prepare(self, forbids: bool) -> tuple[Decoded, tuple[CellType, ...], Hooks] | None:
+        """Decode. `forbids`: strict mode is on for what runs as Python. None if it cannot be decoded."""
         decoded = self.captured.decoded(self.function, strict=forbids)
+        if decoded is None:
+            self.say_reason()
+            self._enter_python()
+            return None
         names = [p.name for p in decoded.function.parameters]
         expected = [p.name for p in parameters_of(self.function.__code__)]
         if names != expected:
@@ -189,9 +195,14 @@ class JitFunction:
             except TiercelPerformanceWarning:
                 pass  # a filter makes errors of warnings; running under coverage is none
 
-    def decoded_as_callee(self, *, strict: bool) -> Decoded | None:
-        """Return the code to run as a frame of another jitted function; None if it must be called as Python."""
-        if self.captured.program is None or self.has_own_settings or self.checker is not None:
+    def decoded_as_callee(self, *, strict: bool, own: bool) -> Decoded | None:
+        """Return the code to run as a frame of a jitted function; None if it must be called as Python.
+
+        Args:
+            strict: as the caller is.
+            own: whether the caller is this function itself.
+        """
+        if self.checker is not None or (self.has_own_settings and not own):
             return None
         return self.captured.decoded(self.function, strict=strict)
 
@@ -207,9 +218,13 @@ class JitFunction:
         """The bytecode; None if the function runs as Python."""
         return self.captured.program
 
+    def own_decodings(self) -> list[Decoded]:
+        """Return the decoded code of this function, which other function objects of the same code share."""
+        return self.captured.all_decoded(self.function) if isinstance(self.function, FunctionType) else []
+
     def decodings(self) -> list[Decoded]:
         """Return all code this function has run, its own first, then that of captured callees."""
-        own = self.captured.all_decoded()
+        own = self.own_decodings()
         found = {id(d): d for d in own}
         for table in self._callees.values():
             for entry in list(table.entries.values()):

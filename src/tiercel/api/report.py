@@ -32,7 +32,7 @@ def statistics(state: JitFunction) -> dict[str, Any]:
 def subjects(state: JitFunction) -> list[Subject]:
     """Return the function itself, then the captured functions it called, each with all its decoded code."""
     error = state.captured.error
-    own = state.captured.all_decoded()
+    own = state.own_decodings()
     code = getattr(state.function, "__code__", None)
     filename = code.co_filename if code is not None else ""
     line = code.co_firstlineno if code is not None else 0

@@ -1,0 +1,126 @@
+"""The main job: models, numbers, and that a wrong result is noticed."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from tests.tools.commands import Command
+from tiercel.tools import demo, demo_models
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo, "BATCHES", (1, 4))
+        patch.setattr(demo, "LENGTHS", (1, 6))
+        patch.setattr(demo, "_MEASURED_CALLS", 3)
+        yield
+
+
+@pytest.fixture(scope="module")
+def result(_small):
+    return demo.run_demo(4)
+
+
+def test_every_model_is_run_checked_and_measured(capsys):
+    done = Command(capsys)("demo", "--calls", "5", "--json")
+    assert done.code == 0
+    assert done.err == ""
+    found = json.loads(done.out)
+    assert found["right"] is True
+    assert found["tiers"] == ["NumPy", "O0"]
+    assert 10_000 < found["context_bytes"] < 2 << 20
+    assert len(found["models"]) == 3
+    for model in found["models"]:
+        assert len(model["calls"]) == 5
+        assert model["largest_error"] < 1e-6
+        assert model["median_ratio"]["O0"] > 0
+        assert model["stats"]["interpreted_calls"] == 8
+        assert model["stats"]["python_calls"] == model["stats"]["python_lines"] == 0, model["report"]
+        assert "float32[" in model["learned"]["x"] and ".." in model["learned"]["x"]
+        assert len({(c["batch"], c["length"]) for c in model["calls"]}) > 1
+    layer = found["models"][0]
+    assert layer["stats"]["loop_iterations"] >= sum(c["length"] for c in layer["calls"])
+
+
+def test_text(result):
+    text = "\n".join(demo._text(result, brief=False))
+    for part in (
+        "3 models, 4 calls each", "O0 / NumPy", "worst call (O0)", "learned", "x float32[", "loop passes",
+        "within the limit of 2 MiB", "All 12 calls agree with float64 NumPy", "arguments of lstm_layer",
+        "DynamicLSTM.construct", "for t in range(seq_len):", "s in all",
+    ):  # fmt: skip
+        assert part in text, part
+    assert all(len(line) <= 130 for line in text.splitlines())
+    assert "arguments of" not in "\n".join(demo._text(result, brief=True))
+
+
+def test_the_same_seed_gives_the_same_shapes(result, monkeypatch):
+    monkeypatch.setattr(demo, "_import_everything", lambda: None)
+
+    def shapes(of):
+        return [(c.batch, c.length) for m in of.models for c in m.calls]
+
+    assert shapes(demo.run_demo(4)) == shapes(result) != shapes(demo.run_demo(4, seed=2))
+
+
+@pytest.mark.parametrize("wrong", [lambda a: a * 1.001, lambda a: a[:1, :1], lambda a: a * np.nan])
+def test_a_wrong_result_fails(capsys, monkeypatch, wrong):
+    real = demo_models.make_models
+
+    def make(defined, weights):
+        function, *others = real(defined, weights)
+        return [function._replace(call=lambda *a: tuple(map(wrong, function.call(*a)))), *others]
+
+    monkeypatch.setattr(demo_models, "make_models", make)
+    monkeypatch.setattr(demo, "_import_everything", lambda: None)
+    done = Command(capsys)("demo", "--calls", "1", "--brief")
+    assert done.code == 1
+    assert "WRONG: LSTM layer, a plain NumPy function" in done.out
+    assert "agree" not in done.out
+
+
+def test_a_slow_machine_makes_fewer_calls(monkeypatch):
+    monkeypatch.setattr(demo, "_import_everything", lambda: None)
+    result = demo.run_demo(50, budget_s=0)
+    assert [len(m.calls) for m in result.models] == [1, 1, 1]
+    assert "stopped after 1 of 50 calls" in "\n".join(demo._text(result, brief=True))
+
+
+def test_models_agree_with_one_another():
+    """Three forms of one mathematics; the cell's first step is the layer's."""
+    defined, weights = demo_models.define(), demo_models.make_weights(5)
+    function, layer, cell = demo_models.make_models(defined, weights)
+    inputs = demo._inputs(np.random.default_rng(0), batch=3, length=4)
+    for a, b, c in zip(function.call(*inputs), layer.call(*inputs), layer.plain(*inputs), strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(np.asarray(b), np.asarray(c))
+    first = np.asarray(cell.call(*inputs)[0])[:, 0]
+    np.testing.assert_allclose(first, np.asarray(layer.call(*inputs)[0])[:, 0], rtol=1e-5, atol=1e-6)
+
+
+def test_shapes_are_split_without_gap():
+    assert demo._split((8, 32), 2) == [(8, 19), (20, 32)]
+    assert demo._split((10, 30), 3) == [(10, 16), (17, 23), (24, 30)]
+
+
+def test_progress_is_one_line_that_goes_away():
+    file = io.StringIO()
+    bar = demo._Bar(file)
+    for done in (1, 2):
+        bar.show(done, 2, "model")
+    text = file.getvalue()
+    assert "\n" not in text
+    assert "1 of 2" in text
+    assert text.endswith("\r\033[K")
+
+
+def test_the_measured_code_is_new():
+    """What is imported or captured before does not count, and the copy that sees to it leaves nothing behind."""
+    demo._import_everything()
+    assert "tiercel.tools._demo_copy" not in sys.modules

@@ -4,6 +4,7 @@
 Each is captured and run on the interpreter beside the original. `events` records side effects in order.
 """
 
+import dataclasses
 import sys
 import traceback
 import warnings
@@ -463,3 +464,20 @@ def half_a_context_manager(x):
     class_ = type("Half", (), {"__enter__": lambda self: self})
     with class_():
         return x
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenError(Exception):
+    code: int
+
+
+def frozen_exception(x):
+    try:
+        try:
+            raise FrozenError(x)
+        except FrozenError as error:
+            if error.code:
+                raise
+            raise FrozenError(5) from error
+    except KeyError:
+        return

@@ -61,6 +61,7 @@ CASES = [
     (f.numpy_warning, [(np.array([0.0, -1.0, 1.0]),)]),
     (f.user_warning, [(1,)]),
     (f.generator_closed_on_break, [([],)]),
+    (f.frozen_exception, [(0,), (1,)]),
     (f.context_manager, [(0, True, []), (0, False, []), (1, False, [])]),
     (f.no_context_manager, [(1,)]),
     (f.half_a_context_manager, [(1,)]),

@@ -31,12 +31,13 @@ if TYPE_CHECKING:
 
 __all__ = ["CalleeTable", "Captured", "capture", "cells_of"]
 
-# A pushed frame is invisible to whoever walks Python's frames, so functions that do so keep a frame of Python's.
+# A pushed frame is invisible to whoever walks Python's frames, so functions that do so keep a frame of Python's. (What
+# the frontend finds by itself runs as Python anyway; these are names it may not be able to resolve.)
 _FRAME_READERS: Final = frozenset(
     {
         *("warn", "warn_explicit", "stacklevel", "findCaller"),
         *("_getframe", "_getframemodulename", "_current_frames", "currentframe", "settrace", "setprofile"),
-        *("stack", "extract_stack", "format_stack", "print_stack", "walk_stack", "getouterframes", "getinnerframes"),
+        *("extract_stack", "format_stack", "print_stack", "walk_stack", "getouterframes", "getinnerframes"),
     }
 )
 # How many callees are captured when a function is decorated; the others are when they are first called.

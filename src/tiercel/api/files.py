@@ -18,7 +18,7 @@ from tiercel.bytecode import load as load_program
 from tiercel.bytecode import save
 from tiercel.bytecode.program import Program
 from tiercel.errors import CaptureError
-from tiercel.interp import Environment, decode, run, trim
+from tiercel.interp import Environment, decode, run, trim_error
 from tiercel.interp.bind import constant_defaults
 from tiercel.vm import machine
 
@@ -81,7 +81,7 @@ def load(path: str | os.PathLike[str], python: Mapping[str, object] | None = Non
         return run(decoded, arguments, cells, hooks=hooks)
 
     def leave(error: BaseException) -> None:
-        error.__traceback__ = trim(error.__traceback__, error)
+        trim_error(error)
         explain_error(error)
 
     made = make_function_of(function, *constant_defaults(program, function), run=run_it, leave=leave)

@@ -22,7 +22,7 @@ from tiercel.api.process import register
 from tiercel.api.wrapper import clone, make_wrapper, parameters_of
 from tiercel.bytecode.program import Program
 from tiercel.errors import CaptureError, InternalError, StrictError, TiercelPerformanceWarning
-from tiercel.interp import Decoded, Hooks, hide, run_prepared, trim
+from tiercel.interp import Decoded, Hooks, hide, run_prepared, trim_error
 from tiercel.vm import machine
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class JitFunction:
 
     def leave(self, error: BaseException) -> None:
         """Cut our frames from the traceback of an exception that leaves the function, and say what it was about."""
-        error.__traceback__ = trim(error.__traceback__, error)
+        trim_error(error)
         explain_error(error)
 
     def _prepare(self, forbids: bool) -> tuple[Decoded, tuple[CellType, ...], Hooks] | None:

@@ -10,7 +10,7 @@ from tiercel.interp.hooks import NO_HOOKS, Callee, Hooks
 from tiercel.interp.layout import CALL, LEAVE, RETURN
 from tiercel.interp.locate import Place, locate, places
 from tiercel.interp.run import run, run_prepared
-from tiercel.interp.tracebacks import block_of, hide, trim
+from tiercel.interp.tracebacks import block_of, hide, trim, trim_error
 
 __all__ = [
     "CALL",
@@ -33,4 +33,5 @@ __all__ = [
     "run",
     "run_prepared",
     "trim",
+    "trim_error",
 ]

@@ -575,8 +575,8 @@ def _index(e: BlockEmitter, index: int, ins: Instruction) -> None:
 def _is_display(node: ast.expr) -> bool:
     """Whether CPython's compiler may have an opinion on what is done with a node.
 
-    `x is 3`, `5[0]` and `[1]["a"]` are SyntaxWarnings. The user was told when his own source was compiled; told again by
-    ours he must not be, and silencing warnings around a compilation resets which warnings were shown before.
+    `x is 3`, `5[0]` and `[1]["a"]` are SyntaxWarnings. The user was told when his own source was compiled and must not
+    be told again; silencing warnings around a compilation would reset which warnings were shown before.
     """
     if isinstance(node, ast.Constant):
         return not (node.value is None or node.value is Ellipsis or isinstance(node.value, bool))

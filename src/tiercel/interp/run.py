@@ -23,7 +23,7 @@ from tiercel.interp.flow import TryRange
 from tiercel.interp.hooks import NO_HOOKS, Callee, Hooks
 from tiercel.interp.layout import CALL, LEAVE, RETURN, CounterLayout
 from tiercel.interp.support import unbound_free, unbound_local
-from tiercel.interp.tracebacks import block_of, hide, is_ours, trim
+from tiercel.interp.tracebacks import block_of, hide, is_ours, set_traceback, trim, trim_error
 
 __all__ = ["run", "run_prepared"]
 
@@ -43,6 +43,8 @@ class _NoContext:
 
 
 _NO_CONTEXT: Final = _NoContext()
+# As for `set_traceback`: a class may forbid assignment.
+_set_context: Final = BaseException.__dict__["__context__"].__set__
 # In place of a block number: an exception is on its way.
 _RAISING: Final = -4
 
@@ -76,7 +78,7 @@ def run(
         try:
             return run_prepared((decoded, tuple(cells), hooks), tuple(arguments))
         except BaseException as error:
-            error.__traceback__ = trim(error.__traceback__, error)
+            trim_error(error)
             raise
     if registers is None or len(registers) != decoded.function.registers:
         raise InternalError(
@@ -95,7 +97,7 @@ def run(
     try:
         _execute(decoded, frame, decoded.entry(start), hooks, None, entering)
     except BaseException as error:
-        error.__traceback__ = trim(error.__traceback__, error)
+        trim_error(error)
         raise
     return frame[decoded.value_slot]
 
@@ -117,7 +119,7 @@ def run_prepared(prepared: tuple[Decoded, tuple[CellType, ...], Hooks], argument
     try:
         _execute(decoded, frame, 0, hooks, None, [])
     except BaseException as error:
-        error.__traceback__ = trim(error.__traceback__, error)
+        trim_error(error)
         raise
     counts[_TIME] += perf_counter_ns() - began
     counts[_TIMED] += 1
@@ -215,11 +217,12 @@ def _execute(
         except BaseException as caught:
             pending = None
             if not isinstance(context, _NoContext):
-                caught.__context__, context = context, _NO_CONTEXT
+                _set_context(caught, context)
+                context = _NO_CONTEXT
             handler: TryRange | None
             if entering:
                 handler, inner = entering[0], entering[1:]
-                caught.__traceback__ = trim(caught.__traceback__, caught)
+                trim_error(caught)
                 entering = []
             else:
                 inner = entering
@@ -273,7 +276,7 @@ def _clean(error: BaseException, decoded: Decoded, frame: list[Any], place: int)
     traceback = error.__traceback__
     while traceback is not None and is_ours(traceback.tb_frame):
         traceback = traceback.tb_next
-    error.__traceback__ = trim(traceback, error)
+    set_traceback(error, trim(traceback, error))
     if traceback is None or (traceback.tb_frame.f_back is sys._getframe(1) and block_of(traceback.tb_frame) is None):
         _add_entry(error, decoded, frame, place)
 
@@ -284,7 +287,7 @@ def _add_entry(error: BaseException, decoded: Decoded, frame: list[Any], place: 
         # `error` is the exception being handled, so raising it again leaves its context alone.
         decoded.raiser(place)(frame, error)
     except BaseException:  # noqa: BLE001 - it is `error`
-        error.__traceback__ = trim(error.__traceback__, error)
+        trim_error(error)
 
 
 def _translate(error: BaseException, decoded: Decoded) -> BaseException | None:

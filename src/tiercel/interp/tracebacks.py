@@ -17,7 +17,7 @@ from tiercel.errors import InternalError
 if TYPE_CHECKING:
     from tiercel.interp.decode import Decoded
 
-__all__ = ["INTERNAL_FILENAME", "block_of", "hide", "is_ours", "trim"]
+__all__ = ["INTERNAL_FILENAME", "block_of", "hide", "is_ours", "set_traceback", "trim", "trim_error"]
 
 # File name of the dispatcher's and the wrappers' code objects. `warnings.warn(stacklevel=2)` skips frames whose file
 # name contains both "importlib" and "_bootstrap" (CPython `Python/_warnings.c`, `is_internal_frame`; 3.11 to 3.14), and
@@ -53,6 +53,16 @@ def trim(traceback: TracebackType | None, error: BaseException | None = None) ->
     if last.tb_next is not None:
         last.tb_next = None
     return first
+
+
+def trim_error(error: BaseException) -> None:
+    """Cut our frames from an exception's traceback."""
+    set_traceback(error, trim(error.__traceback__, error))
+
+
+def set_traceback(error: BaseException, traceback: TracebackType | None) -> None:
+    """Set `__traceback__`, also of an exception whose class forbids setting attributes (a frozen dataclass)."""
+    BaseException.with_traceback(error, traceback)
 
 
 def is_ours(frame: FrameType) -> bool:

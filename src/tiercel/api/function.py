@@ -21,7 +21,7 @@ from tiercel.api.notes import explain_error
 from tiercel.api.process import register
 from tiercel.api.wrapper import clone, make_wrapper, parameters_of
 from tiercel.bytecode.program import Program
-from tiercel.errors import CaptureError, InternalError, StrictError, TiercelPerformanceWarning
+from tiercel.errors import CaptureError, InternalError, TiercelPerformanceWarning
 from tiercel.interp import Decoded, Hooks, hide, run_prepared, trim_error
 from tiercel.vm import machine
 
@@ -174,20 +174,24 @@ class JitFunction:
         return made
 
     def _enter_python(self) -> None:
+        error = self.captured.error
+        assert error is not None
+        filename = error.filename or ""
+        settings = self.settings()
+        account = machine().ledger
+        reason = f"runs as Python: {error.reason}"
+        if settings.strict:
+            account.refuse(settings, "python", reason, function=self.name, filename=filename, line=error.line)
         self.python_calls += 1
-        if self.settings().is_strict("python"):
-            error = self.captured.error
-            assert error is not None
-            raise StrictError(
-                f"{self.name} runs as Python: {error.reason}; strict mode forbids it",
-                kind="python",
-                filename=error.filename,
-                line=error.line,
-            )
+        account.entry("python", reason, function=self.name, filename=filename, line=error.line).add()
 
     def _enter_traced(self) -> None:
         global _said_traced
         self.python_calls += 1
+        code = self.function.__code__
+        reason = "runs as Python: a tracer or debugger is active"
+        account = machine().ledger
+        account.entry("python", reason, function=self.name, filename=code.co_filename, line=code.co_firstlineno).add()
         if not _said_traced:
             _said_traced = True
             try:

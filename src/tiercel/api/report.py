@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tiercel.interp import Decoded
-from tiercel.vm import machine
+from tiercel.vm import Line, machine
 from tiercel.vm.report import Report, Subject, make_report, stats
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ def subjects(state: JitFunction) -> list[Subject]:
     return out
 
 
-def _ledger(found: list[Subject]) -> list[Any]:
+def _ledger(found: list[Subject]) -> list[Line]:
+    """What the ledger says about these functions, beyond their running as Python, which the report tells anyway."""
     names = {(s.name, s.filename) for s in found}
-    return [line for line in machine().ledger.lines() if (line.function, line.filename) in names]
+    lines = machine().ledger.lines()
+    return [line for line in lines if line.kind != "python" and (line.function, line.filename) in names]

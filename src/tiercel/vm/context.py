@@ -21,7 +21,7 @@ from tiercel.config import Settings
 from tiercel.interp import Callee, Decoded, Hooks
 from tiercel.interp.layout import CounterLayout
 from tiercel.vm import profile
-from tiercel.vm.ledger import Ledger
+from tiercel.vm.ledger import Ledger, Line, order
 
 __all__ = ["Machine", "machine"]
 
@@ -93,6 +93,22 @@ class Machine:
         known = list(self._functions.items())
         alive = {id(d): d for d in (ref() for _, ref in sorted(known)) if d is not None}
         return list(alive.values())
+
+    def account(self, *kinds: str) -> list[Line]:
+        """Return everything that did not run as hoped (of some kinds, or all), the most expensive first.
+
+        These are the lines of the ledger, and one of kind `python` for each `CallPy` of a function that is watched.
+        """
+        lines = self.ledger.lines(*kinds)
+        if not kinds or "python" in kinds:
+            for decoded in self.functions():
+                f = decoded.function
+                name = f.qualname or f.name
+                for index, (count, time_ns) in decoded.counters.python.items():
+                    if count:
+                        reason, line = f.instructions[index].reason, f.line_of(index) or 0
+                        lines.append(Line("python", name, f.filename, line, reason, count, time_ns, 0))
+        return sorted(lines, key=order)
 
     def _teach(self, program: Program) -> None:
         """Let the program ask here for its profile."""

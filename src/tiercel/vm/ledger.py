@@ -7,7 +7,7 @@ entries with counts and times for `explain`, a `StrictError` where the settings 
 
 Who notes often keeps the `Entry` and calls `add`; finding it again costs a dict lookup. Memory is bounded: beyond
 `MAX_ENTRIES` places events of a kind are counted together. What the interpreter counts itself (`CallPy`) is not noted
-here; `report` reads it from the counters.
+here; `Machine.account` adds it from the counters.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Final
 from tiercel.config import LEDGER_KINDS, Settings
 from tiercel.errors import StrictError, TiercelPerformanceWarning, suggest
 
-__all__ = ["MAX_ENTRIES", "Entry", "Ledger", "Line"]
+__all__ = ["MAX_ENTRIES", "Entry", "Ledger", "Line", "order"]
 
 MAX_ENTRIES: Final = 4096
 
@@ -57,6 +57,11 @@ class Line:
     count: int
     time_ns: int
     bytes: int
+
+
+def order(line: Line) -> tuple[int, int, str, int]:
+    """Sort key: the most expensive first."""
+    return (-line.time_ns, -line.count, line.filename, line.line)
 
 
 class Entry:
@@ -166,7 +171,7 @@ class Ledger:
         """Return what stands in the ledger (of some kinds, or all), the most expensive first."""
         found = [e.line() for e in list(self._entries.values()) if e.count]
         found = [one for one in found if not kinds or one.kind in kinds]
-        return sorted(found, key=lambda one: (-one.time_ns, -one.count, one.filename, one.line))
+        return sorted(found, key=order)
 
     def totals(self) -> dict[str, tuple[int, int]]:
         """Return per kind the count and the time in ns."""

@@ -31,7 +31,8 @@ def run(path: Path, **environment: str) -> str:
         capture_output=True,
         text=True,
         timeout=120,
-        env={**os.environ, "PYTHONPATH": paths, **environment},
+        # Several BLAS threads a process spin against each other where tests run in parallel: minutes, not seconds.
+        env={**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1", **environment},
         check=False,
     )
     assert done.returncode == 0, done.stderr

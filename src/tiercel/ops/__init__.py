@@ -21,8 +21,9 @@ def __getattr__(name: str) -> Any:
     elif name in CLASSES:
         made = make_class(name)
     else:
-        # Not the class for a mistyped function, nor the reverse.
-        near = suggest(name, [*FUNCTIONS, *CLASSES])
+        # Case tells which of the two was meant.
+        first, second = (CLASSES, FUNCTIONS) if name[:1].isupper() else (FUNCTIONS, CLASSES)
+        near = suggest(name, list(first)) or suggest(name, list(second))
         raise AttributeError(f"module 'tiercel.ops' has no operator {name!r}{near}", name=name)
     # Two threads may both make one; the first that is stored stays.
     return globals().setdefault(name, made)

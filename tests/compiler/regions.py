@@ -10,7 +10,7 @@ import numpy as np
 
 from tests.codegen.native import build, call
 from tiercel.compiler.graph import Carried, Collected, Graph, Input, Loop, Node, Region, Result, Step, Value
-from tiercel.compiler.interface import NewArray, Recipe, ScalarOutput, SizeValue
+from tiercel.compiler.interface import Constant, NewArray, Recipe, SameInput, ScalarOutput, SizeValue
 from tiercel.compiler.interface import Sequence as SequenceRecipe
 from tiercel.compiler.lower import Lowered, lower_region
 from tiercel.dtypes import as_dtype
@@ -154,6 +154,10 @@ class Runner:
                     return made[r.buffer]
                 case ScalarOutput():
                     return outputs[r.output]
+                case SameInput():
+                    return arrays[r.index]
+                case Constant():
+                    return r.value
                 case SizeValue():
                     return size_of(r.value, symbols)
                 case SequenceRecipe():

@@ -218,6 +218,22 @@ def _linear(m: _Maker, node: Node) -> None:
     m.apply("add", (product_, node.inputs[2]), out.type, {}, out)
 
 
+def _product(m: _Maker, node: Node) -> None:
+    """Operands of a product in its dtype."""
+    out = node.outputs[0].type
+    assert isinstance(out, ArrayType | NpScalarType)
+    operands = tuple(m.widened(v, out.dtype) for v in node.inputs)
+    m.apply(node.operator, operands, out, node.attributes, node.outputs[0])
+
+
+def is_composite(node: Node) -> bool:
+    """Is the node written out?"""
+    if node.operator in ("matmul", "dot"):
+        dtype = getattr(node.outputs[0].type, "dtype", None)
+        return any(getattr(v.type, "dtype", dtype) is not dtype for v in node.inputs)
+    return node.operator in COMPOSITES
+
+
 COMPOSITES: Mapping[str, Callable[[_Maker, Node], None]] = {
     "softmax": _softmax,
     "log_softmax": lambda m, node: _softmax(m, node, log=True),
@@ -227,6 +243,8 @@ COMPOSITES: Mapping[str, Callable[[_Maker, Node], None]] = {
     "layer_norm": _layer_norm,
     "rms_norm": _rms_norm,
     "linear": _linear,
+    "matmul": _product,
+    "dot": _product,
 }
 
 
@@ -240,7 +258,7 @@ def expand_composites(graph: Graph, numbers: Iterable[int] | None = None) -> Gra
     steps: list[Step] = []
     for step in graph.steps:
         match step:
-            case Node() if step.operator in COMPOSITES:
+            case Node() if is_composite(step):
                 maker = _Maker(step, numbers)
                 try:
                     COMPOSITES[step.operator](maker, step)

@@ -136,6 +136,10 @@ class _Scheduler:
         self.items: list[Item] = []
         self.position: dict[Value, int] = {}
         self.barrier = -1
+        self.root: dict[Value, Value] = {}  # what a view looks into: pieces of one array are related
+
+    def root_of(self, value: Value) -> Value:
+        return self.root.get(value, value)
 
     def ready(self, node: Node, group: Group | None) -> int:
         """The first position after everything the node needs, `group`'s own values aside."""
@@ -149,8 +153,8 @@ class _Scheduler:
                 group = self.items[at]
                 if not isinstance(group, Group) or self.ready(node, group) >= at:
                     continue
-                related = group.values | group.reads
-                if not any(v in related for v in node.inputs if is_array(v) or v in group.row):
+                related = {self.root_of(v) for v in group.values | group.reads}
+                if not any(self.root_of(v) in related for v in node.inputs if is_array(v) or v in group.row):
                     continue
                 if why_not(node, group) is None:
                     self.join(group, node, at)
@@ -181,6 +185,8 @@ class _Scheduler:
         at = len(self.items) - 1
         for value in defined_by(step):
             self.position[value] = at
+            if isinstance(step, Node) and step.inputs and is_array(value):
+                self.root[value] = self.root_of(step.inputs[0])
         if not isinstance(step, Node) or step.writes is not None:
             self.barrier = at
 

@@ -348,7 +348,7 @@ class Lowerer:
     def loop(self, loop: Loop) -> None:
         """A counted or while loop."""
         counted = loop.header is None
-        index = Symbol(self.fresh((loop.index.name if loop.index else "") or "t"), "scalar")
+        index = self._loop_symbol(loop)
         if counted:
             parity: DimLike = index % 2
             trip = loop.trip
@@ -360,9 +360,9 @@ class Lowerer:
                 self.scalars[loop.index] = Var(index.name)
             last: DimLike = trip % 2
         else:
-            name = self.fresh("parity")
-            self.emit(Local(name, Const(0, INDEX)))
-            parity = last = Symbol(name, "scalar")
+            parity_name = self.fresh("parity")
+            self.emit(Local(parity_name, Const(0, INDEX)))
+            parity = last = Symbol(parity_name, "scalar")
             trip = None
         arrays: list[tuple[Value, Memory, DimLike]] = []
         scalars: list[tuple[Value, str]] = []
@@ -429,12 +429,20 @@ class Lowerer:
                 self.emit(stmt)
             if condition is not None:
                 toggled = dim_expression(1 - parity)
-                self.emit(Assign(str(parity), toggled))
+                self.emit(Assign(parity_name, toggled))
         if condition is not None:
             self.emit(While(Block(tuple(header)), condition, Block(tuple(body))))
         else:
             assert trip is not None
             self.emit(For(index.name, dim_expression(trip), Block(tuple(body))))
+
+    def _loop_symbol(self, loop: Loop) -> Symbol:
+        """The loop variable: the symbol by which sizes know the counter, if it has one."""
+        type_ = loop.index.type if loop.index is not None else None
+        if isinstance(type_, PyIntType) and isinstance(type_.value, Symbol):
+            self._taken.add(type_.value.name)
+            return type_.value
+        return Symbol(self.fresh((loop.index.name if loop.index else "") or "t"), "scalar")
 
     def _check_shape(self, initial: Value, inside: Value, following: Value, loop: Loop) -> None:
         shapes = []

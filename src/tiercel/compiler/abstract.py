@@ -1,0 +1,205 @@
+"""Abstract values: what a register is known to hold while a function is traced for one Signature.
+
+A number or array is a graph `Value` with its type. Everything else that Python code handles on the way to arrays is
+kept as structure: tuples, lists, slices, ranges, known objects. `Unknown` stands for what a trace cannot follow; using
+it ends the trace with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from tiercel.compiler.graph import Value
+from tiercel.operators.types import (
+    ArrayType,
+    DTypeType,
+    EllipsisType,
+    ListType,
+    NoneType,
+    ObjectType,
+    PyBoolType,
+    PyComplexType,
+    PyFloatType,
+    PyIntType,
+    SliceType,
+    StrType,
+    TupleType,
+    Type,
+)
+from tiercel.shapes import DimLike
+
+Source: TypeAlias = tuple[str, Any]
+"""Where a value of the environment comes from: ("register", r), ("global", name), ("cell", i), ("attribute", (source,
+name)), ("item", (source, key)), ("constant", None)."""
+
+
+class Untraceable(Exception):
+    """The trace cannot go on.
+
+    Attributes:
+        reason: for people.
+        index: the instruction in the function being traced.
+    """
+
+    def __init__(self, reason: str, index: int | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.index = index
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A Python object that is known: a module, function, class, string, None. `source` says where it was read."""
+
+    value: Any
+    source: Source = ("constant", None)
+
+
+@dataclass(frozen=True, slots=True)
+class Tuple:
+    """A tuple of abstract values."""
+
+    items: tuple[Abstract, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListRef:
+    """A list, by identity: its content is in the heap of the trace, because other registers may hold the same list."""
+
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """A dict with known keys; never changed by a trace."""
+
+    items: tuple[tuple[Any, Abstract], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A slice object."""
+
+    start: Abstract
+    stop: Abstract
+    step: Abstract
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """`range(start, stop, step)`."""
+
+    start: Abstract
+    stop: Abstract
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Iterable:
+    """What a loop goes over: `length` passes, element `at(index)` in each. `index` is an int Value of the graph."""
+
+    length: DimLike
+    at: Callable[[Value], Abstract]
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """An attribute of an array or list that is called later."""
+
+    receiver: Abstract
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Something a trace cannot follow, and why."""
+
+    reason: str
+
+
+Abstract: TypeAlias = Value | Known | Tuple | ListRef | Mapping | Slice | Range | Iterable | Method | Unknown
+
+
+@dataclass(slots=True)
+class ListState:
+    """The content of a list.
+
+    `items` while it is known; in a loop that appends to it `collecting` gathers one element per pass; afterwards
+    `collected` is the array of all elements along a new first axis, `length` their number.
+    """
+
+    items: list[Abstract] = field(default_factory=list)
+    collecting: list[Abstract] | None = None
+    collected: Value | None = None
+    length: DimLike = 0
+
+    def copy(self) -> ListState:
+        """An independent state."""
+        gathered = None if self.collecting is None else list(self.collecting)
+        return ListState(list(self.items), gathered, self.collected, self.length)
+
+
+def static(x: Abstract) -> Any:
+    """The Python value an abstract value stands for; sizes stay `Dim`.
+
+    Raises:
+        Untraceable: it is not known before the code runs.
+    """
+    match x:
+        case Known():
+            return x.value
+        case Value():
+            type_ = x.type
+            if isinstance(type_, PyIntType | PyFloatType | PyBoolType | PyComplexType) and type_.value is not None:
+                return type_.value
+            raise Untraceable(f"a value that is only known when the code runs (a {type_})")
+        case Tuple():
+            return tuple(static(item) for item in x.items)
+        case Slice():
+            return slice(static(x.start), static(x.stop), static(x.step))
+        case Mapping():
+            return {key: static(item) for key, item in x.items}
+        case Unknown():
+            raise Untraceable(x.reason)
+    raise Untraceable(f"a {type(x).__name__.lower()} where a constant is needed")
+
+
+def type_of_abstract(x: Abstract, heap: dict[int, ListState]) -> Type:
+    """The type the operator table sees."""
+    match x:
+        case Value():
+            return x.type
+        case Known():
+            return _known_type(x.value)
+        case Tuple():
+            return TupleType(tuple(type_of_abstract(item, heap) for item in x.items))
+        case ListRef():
+            state = heap[x.key]
+            if state.collected is not None or state.collecting is not None:
+                raise Untraceable("a list whose length changes from call to call")
+            return ListType(tuple(type_of_abstract(item, heap) for item in state.items))
+        case Slice():
+            return SliceType(*(type_of_abstract(p, heap) for p in (x.start, x.stop, x.step)))
+        case Unknown():
+            raise Untraceable(x.reason)
+    raise Untraceable(f"a {type(x).__name__.lower()} as an operand")
+
+
+def _known_type(value: Any) -> Type:
+    from tiercel.operators.types import type_of
+
+    if value is None:
+        return NoneType()
+    if value is Ellipsis:
+        return EllipsisType()
+    if isinstance(value, str):
+        return StrType(value)
+    found = type_of(value)
+    return found if isinstance(found, DTypeType | TupleType) else ObjectType(value)
+
+
+def is_array(x: Abstract) -> bool:
+    """An array (or NumPy scalar) of the graph?"""
+    return isinstance(x, Value) and isinstance(x.type, ArrayType)

@@ -1,0 +1,77 @@
+"""Run Python functions through capture, trace, lowering and machine code, next to plain Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from tests.compiler.regions import Runner
+from tiercel.compiler.environment import Environment, read
+from tiercel.compiler.graph import Region
+from tiercel.compiler.trace import trace_region, unwrapped
+from tiercel.errors import CaptureError
+from tiercel.frontend.python import capture
+from tiercel.values import Tensor
+
+
+def program_of(function: FunctionType) -> Any:
+    """(bytecode, constants), or None for what is not captured."""
+    try:
+        program = capture(function).program
+    except CaptureError:
+        return None
+    return program.functions[0], program.constants
+
+
+class Compiled:
+    """A function compiled for the kinds of its first arguments."""
+
+    def __init__(self, function: Callable[..., Any], *example: Any, speculate: bool = True) -> None:
+        self.prefix = (function.__self__,) if hasattr(function, "__self__") else ()
+        function = getattr(function, "__func__", function)
+        self.function: Any = getattr(function, "__wrapped__", function)
+        code, constants = program_of(self.function)
+        self.environment = Environment(self.function, program_of)
+        arguments = (*self.prefix, *example)
+        self.region: Region = trace_region(
+            code, constants, self.environment, arguments, name=self.function.__name__, speculate=speculate
+        )
+        self.runner = Runner(self.region)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run machine code."""
+        full = (*self.prefix, *arguments)
+        where = {id(self.function.__globals__): self.function.__globals__}
+        values = []
+        for given in self.region.inputs:
+            value = read(given.source, full, where, {id(self.function): self.function})
+            array = unwrapped(value)
+            values.append(value if array is None else array)
+        return self.runner(*values)
+
+
+def leaves(value: Any) -> list[Any]:
+    """The arrays and scalars of nested tuples and lists."""
+    if isinstance(value, tuple | list):
+        return [leaf for item in value for leaf in leaves(item)]
+    return [value]
+
+
+def compare(function: Callable[..., Any], *argument_sets: tuple[Any, ...], rtol: float = 2e-5) -> Compiled:
+    """Compile for the first set, run all sets, compare with Python; returns what was compiled."""
+    compiled = Compiled(function, *argument_sets[0])
+    plain = getattr(function, "__wrapped__", function)
+    for arguments in argument_sets:
+        got = compiled(*arguments)
+        with np.errstate(all="ignore"):
+            want = plain(*arguments)
+        for g, w in zip(leaves(got), leaves(want), strict=True):
+            w = np.asarray(w) if isinstance(w, Tensor) else w
+            assert np.shape(g) == np.shape(w)
+            if isinstance(w, np.ndarray | np.generic):
+                assert np.asarray(g).dtype == w.dtype
+            np.testing.assert_allclose(g, w, rtol=rtol, atol=1e-5)
+    return compiled

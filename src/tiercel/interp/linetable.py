@@ -16,7 +16,7 @@ from types import CodeType
 
 from tiercel.bytecode.program import Span
 
-__all__ = ["encode_positions", "unit_indexes"]
+__all__ = ["encode_positions", "inherited_lines", "unit_indexes"]
 
 _LINE_ONLY = 13
 _LONG = 14
@@ -30,19 +30,21 @@ def unit_indexes(code: CodeType) -> tuple[int, ...]:
     return tuple(-1 if line is None or line < 1 else line - 1 for line, _, _, _ in code.co_positions())
 
 
-def encode_positions(units: Sequence[int], spans: Sequence[Span | None], first_line: int) -> bytes:
+def encode_positions(
+    units: Sequence[int], spans: Sequence[Span | None], lines: Sequence[int], first_line: int
+) -> bytes:
     """Return a location table.
 
     Args:
         units: instruction index per code unit, -1 for code that belongs to none.
-        spans: per instruction; where it is None, the line of the nearest instruction before it is shown.
+        spans: per instruction, or None.
+        lines: per instruction the line that is shown where it has no span: see `inherited_lines`.
         first_line: `co_firstlineno` of the code object.
     """
-    lines = _lines(spans, first_line)
     table = bytearray()
     line = first_line
     for index, run in groupby(units):
-        length = sum(1 for _ in run)
+        length = len(list(run))
         while length > 0:
             count = min(length, _MAX_RUN)
             length -= count
@@ -66,7 +68,8 @@ def encode_positions(units: Sequence[int], spans: Sequence[Span | None], first_l
     return bytes(table)
 
 
-def _lines(spans: Sequence[Span | None], first_line: int) -> list[int]:
+def inherited_lines(spans: Sequence[Span | None], first_line: int) -> list[int]:
+    """Return per instruction its line, or that of the nearest instruction before it that has one."""
     found = []
     line = first_line
     for span in spans:

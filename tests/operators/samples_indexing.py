@@ -88,7 +88,7 @@ def _adds_data_twice(key):
 
 @family("index")
 def index(rng):
-    for x, key in keys(rng, 3000):
+    for x, key in keys(rng, 1500):
         yield Sample((x, key), {}, None, symbolic=not _adds_data_twice(key) and not isinstance(key, list))
     x = make(rng, (2, 3))
     for key in (
@@ -122,7 +122,7 @@ def set_index(rng):
 
 def _assignments(rng):
     values = [0, 1.5, np.float32(2), True, 300, -1]
-    for n, (x, key) in enumerate(keys(rng, 1200)):
+    for n, (x, key) in enumerate(keys(rng, 800)):
         if not x.flags.writeable:
             continue
         mixed = _adds_data_twice(key) or isinstance(key, list)

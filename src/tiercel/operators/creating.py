@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +17,7 @@ from tiercel.errors import DTypeError, ShapeError
 from tiercel.operators.joining import copied_order
 from tiercel.operators.layout import Layout, k_order
 from tiercel.operators.rules import attribute_dtype, common_dtype, dtype_of, kind_array
-from tiercel.operators.table import FRESH, Alias, Call, same, same_if, view
+from tiercel.operators.table import FRESH, Alias, Call, same, same_if, view, view_if
 from tiercel.operators.types import (
     ArrayType,
     DTypeType,
@@ -47,6 +48,7 @@ __all__ = [
     "dtype_key",
     "dtype_like_or_given",
     "dtype_linspace",
+    "kind_converted",
     "kind_copy",
     "kind_dim",
     "kind_dtype",
@@ -305,6 +307,19 @@ def kind_copy(call: Call, dtype: DType, shape: Shape, layout: Layout) -> Type:
     return kind_array(call, dtype, shape, layout)
 
 
+def kind_converted(call: Call, dtype: DType, shape: Shape, layout: Layout) -> Type:
+    """An array; NumPy's conversions (not those of `tiercel.ops`) take a wrapper off."""
+    found = kind_array(call, dtype, shape, layout)
+    assert isinstance(found, ArrayType)
+    return replace(found, wrapper="ndarray") if call.spelling.kind == "function" else found
+
+
+def _unwraps(call: Call) -> bool:
+    """Whether the call takes a wrapper off: the result may view the operand's memory, but is not the operand."""
+    x = call.types[0]
+    return isinstance(x, ArrayType) and x.wrapper != "ndarray" and call.spelling.kind == "function"
+
+
 def shape_at_least_1d(call: Call) -> Shape:
     """The operand's shape; (1,) for rank 0."""
     return call.shape(0) or (1,)
@@ -334,7 +349,13 @@ def _same_if_ordered(call: Call, x: ArrayType, order: str) -> Alias:
 
 def alias_contiguous(call: Call) -> Alias:
     """The operand itself if it is contiguous in the order already, else a copy."""
-    return _contiguous(call)[0]
+    return _unwrapped(call, _contiguous(call)[0])
+
+
+def _unwrapped(call: Call, alias: Alias) -> Alias:
+    if not _unwraps(call):
+        return alias
+    return {"same": view(0), "same_if": view_if(0)}.get(alias.kind, alias)
 
 
 def layout_contiguous(call: Call, shape: Shape) -> Layout:
@@ -382,7 +403,7 @@ def layout_array(call: Call, shape: Shape) -> Layout:
     order, source = _name_order(call), call.shape(0)
     if order == "A":
         order = _a_order(call)
-    if alias_array_like(call).kind == "same":
+    if _array_like(call).kind == "same":
         return call.layout(0)
     if order == "C":
         return Layout.c(len(shape))
@@ -394,6 +415,10 @@ def layout_array(call: Call, shape: Shape) -> Layout:
 
 def alias_array_like(call: Call) -> Alias:
     """`asarray`: the operand itself if it is an array of that dtype and order; `array` always copies."""
+    return _unwrapped(call, _array_like(call))
+
+
+def _array_like(call: Call) -> Alias:
     x, order = call.types[0], _name_order(call)
     if call.operator.name == "array" or not isinstance(x, ArrayType):
         return FRESH

@@ -15,8 +15,8 @@ from tiercel.dtypes import DType, as_dtype, bool_, int64
 from tiercel.errors import DTypeError, ShapeError
 from tiercel.operators.joining import copied_order
 from tiercel.operators.layout import Layout, k_order
-from tiercel.operators.rules import dtype_of
-from tiercel.operators.subscripts import accepts_value, indexed_shape
+from tiercel.operators.rules import dtype_of, kind_numpy
+from tiercel.operators.subscripts import accepts_value, indexed_shape, kind_first_operand
 from tiercel.operators.table import Call, shape_of
 from tiercel.operators.types import (
     ArrayType,
@@ -41,6 +41,7 @@ __all__ = [
     "dtype_take",
     "dtype_topk",
     "dtype_unique",
+    "kind_take",
     "layout_argwhere",
     "layout_nonzero",
     "layout_sort",
@@ -87,6 +88,12 @@ def dtype_take(call: Call) -> DType:
     elif isinstance(indices, TupleType | ListType) and _holds_complex(indices):
         raise DTypeError("int() argument must be a real number, not 'complex'")
     return dtype_of(call.operand(0))
+
+
+def kind_take(call: Call, dtype: DType, shape: Shape, layout: Layout) -> Type:
+    """As for `x[indices]`; `tiercel.ops` minds the wrapper of the indices too."""
+    rule = kind_first_operand if call.spelling.kind in ("function", "method") else kind_numpy
+    return rule(call, dtype, shape, layout)
 
 
 def _check_cast(dtype: DType) -> None:

@@ -12,7 +12,7 @@ upper bound, made in the shape rule only, so that one call has one symbol for it
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from tiercel.dtypes import DType, bfloat16, check_int_range, int64
@@ -51,6 +51,7 @@ __all__ = [
     "dtype_set_index",
     "indexed_layout",
     "indexed_shape",
+    "kind_first_operand",
     "kind_index",
     "kind_none",
     "layout_index",
@@ -385,11 +386,22 @@ def alias_index(call: Call) -> Alias:
 
 def kind_index(call: Call, dtype: DType, shape: Shape, layout: Layout) -> Type:
     """A NumPy scalar where ints name one element and the key has no `...`."""
+    if not shape and parse_key(call.types[1], len(call.shape(0))).explicit_rest:
+        return _as_first(call, ArrayType(dtype, shape, layout))
+    return kind_first_operand(call, dtype, shape, layout)
+
+
+def kind_first_operand(call: Call, dtype: DType, shape: Shape, layout: Layout) -> Type:
+    """A NumPy scalar for rank 0, else an array, of operand 0's wrapper whatever the indices' is."""
     x = call.operand(0)
-    wrapper = x.wrapper if isinstance(x, ArrayType) else "ndarray"
-    if not shape and wrapper == "ndarray" and not parse_key(call.types[1], len(call.shape(0))).explicit_rest:
+    if not shape and not (isinstance(x, ArrayType) and x.wrapper != "ndarray"):
         return NpScalarType(dtype)
-    return ArrayType(dtype, shape, layout, x.device if isinstance(x, ArrayType) else "cpu", wrapper)
+    return _as_first(call, ArrayType(dtype, shape, layout))
+
+
+def _as_first(call: Call, found: ArrayType) -> ArrayType:
+    x = call.operand(0)
+    return replace(found, device=x.device, wrapper=x.wrapper) if isinstance(x, ArrayType) else found
 
 
 def python_index(form: Spelling, types: tuple[Type, ...], facts: Facts | None) -> Type:

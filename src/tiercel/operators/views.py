@@ -564,6 +564,8 @@ def _diagonal_axes(call: Call) -> tuple[int, int]:
 
 def diagonal_dim(rows: DimLike, columns: DimLike, offset: DimLike) -> DimLike:
     """The length of a diagonal, `offset` above the main one."""
+    if offset == 0:
+        return dim_min(rows, columns)  # sizes are not negative
     if isinstance(offset, int):
         return dim_max(dim_min(rows + min(offset, 0), columns - max(offset, 0)), 0)
     return dim_max(dim_min(rows + dim_min(offset, 0), columns - dim_max(offset, 0)), 0)

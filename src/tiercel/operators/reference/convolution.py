@@ -92,7 +92,7 @@ def conv_windows(
     for axis, (size, k, s, d) in enumerate(zip(sizes, kernel, strides, dilations, strict=True)):
         extent = d * (k - 1) + 1
         if isinstance(pads, str):
-            count = -(-size // s)
+            count = (size + s - 1) // s
             low, high = same_padding(size, count, s, extent)
         else:
             low, high = pads[axis]

@@ -121,7 +121,7 @@ def pool_windows(
     for axis, (size, k, s, d) in enumerate(zip(sizes, kernel, strides, dilations, strict=True)):
         extent = d * (k - 1) + 1
         if isinstance(pads, str):
-            count = -(-size // s)
+            count = (size + s - 1) // s
             windows.append(Window(k, s, d, *same_padding(size, count, s, extent), count))
             continue
         low, high = pads[axis]
@@ -134,7 +134,7 @@ def pool_windows(
             )
         room = size + low + high - extent
         # A window that starts in the high padding has no element of the image; it is left out.
-        count = minimum(-(-room // s) + 1, -(-(size + low) // s)) if ceil_mode else room // s + 1
+        count = minimum((room + s - 1) // s + 1, (size + low + s - 1) // s) if ceil_mode else room // s + 1
         windows.append(Window(k, s, d, low, high, count))
     return tuple(windows)
 

@@ -116,7 +116,7 @@ ROWS: Final = (
         function("numpy.take", "a=x indices axis !out mode"),
         attributes={"axis": None, "mode": "raise"},
         dtype=selection.dtype_take,
-        kind=rules.kind_numpy,
+        kind=selection.kind_take,
         may_fail=("index", "value"),
     ),
     picking(

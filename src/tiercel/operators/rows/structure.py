@@ -107,6 +107,7 @@ ROWS: Final = (
         shape=creating.shape_array,
         dtype=creating.dtype_array,
         layout=creating.layout_array,
+        kind=creating.kind_converted,
         may_fail=("range",),
     ),
     structure(
@@ -118,6 +119,7 @@ ROWS: Final = (
         dtype=creating.dtype_array,
         layout=creating.layout_array,
         result=creating.alias_array_like,
+        kind=creating.kind_converted,
         may_fail=("range",),
     ),
     structure(
@@ -130,6 +132,7 @@ ROWS: Final = (
         dtype=creating.dtype_array,
         layout=creating.layout_contiguous,
         result=creating.alias_contiguous,
+        kind=creating.kind_converted,
         may_fail=("range",),
     ),
     structure(
@@ -142,6 +145,7 @@ ROWS: Final = (
         dtype=creating.dtype_array,
         layout=creating.layout_contiguous,
         result=creating.alias_contiguous,
+        kind=creating.kind_converted,
         may_fail=("range",),
     ),
     # ---- the operand itself

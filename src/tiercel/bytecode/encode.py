@@ -10,6 +10,8 @@ Invariant: `decode_instructions` accepts exactly the bytes that `encode_instruct
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -35,15 +37,16 @@ def function_names(instructions: Sequence[Instruction]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def instruction_offsets(instructions: Sequence[Instruction], names: Sequence[str]) -> tuple[int, ...]:
+def instruction_offsets(instructions: Sequence[Instruction], names: Sequence[str]) -> Sequence[int]:
     """Return the byte offset of each instruction, and that of the end."""
     index = {name: i for i, name in enumerate(names)}
-    offsets = [0]
+    # An array: there is one for every function that is listed, and a file can hold many instructions.
+    offsets = array("Q", [0])
     at = 0
     for ins in instructions:
         at += len(_encode_one(ins, index))
         offsets.append(at)
-    return tuple(offsets)
+    return offsets
 
 
 def encode_instructions(instructions: Sequence[Instruction], names: Sequence[str], offsets: Sequence[int]) -> bytes:
@@ -75,13 +78,13 @@ def decode_instructions(reader: Reader, names: Sequence[str], constants: int, to
         BytecodeError: the code is none that `encode_instructions` writes for these names.
     """
     limits = _Limits(reader, names, constants, tokens)
-    offsets: dict[int, int] = {}
+    offsets = array("Q")
     # Instructions with targets are made last, when all offsets are known.
     raw: list[tuple[str, tuple[Any, ...]] | Instruction] = []
     seen: dict[bytes, Instruction] = {}
     while reader.pos < reader.end:
         start = reader.pos
-        offsets[start] = len(raw)
+        offsets.append(start)
         row = OPCODES_BY_CODE.get(reader.u8("an opcode"))
         if row is None:
             reader.fail(f"0x{reader.data[start]:02X} is no opcode", start)
@@ -94,15 +97,17 @@ def decode_instructions(reader: Reader, names: Sequence[str], constants: int, to
             raw.append(known)
         else:
             raw.append((row.name, fields))
+    # The end is a place to go to for loops that are never left.
+    offsets.append(reader.end)
     if limits.next_name != len(names):
         reader.fail(f"the function lists {len(names)} names, its code uses {limits.next_name}")
     return tuple([i if isinstance(i, Instruction) else _with_targets(i, offsets, reader) for i in raw])
 
 
-def _with_targets(raw: tuple[str, tuple[Any, ...]], offsets: Mapping[int, int], reader: Reader) -> Instruction:
+def _with_targets(raw: tuple[str, tuple[Any, ...]], offsets: Sequence[int], reader: Reader) -> Instruction:
     def resolve(pc: int) -> int:
-        index = offsets.get(pc)
-        if index is None:
+        index = bisect_left(offsets, pc)
+        if index == len(offsets) or offsets[index] != pc:
             where = "outside the code" if pc >= reader.end else "inside an instruction"
             reader.fail(f"{raw[0]} goes to 0x{pc:02X}, which is {where}", min(pc, reader.end))
         return index

@@ -27,6 +27,7 @@ import tempfile
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -46,6 +47,7 @@ from tiercel.bytecode.program import (
     Span,
     Variable,
 )
+from tiercel.bytecode.tokens import MAX_CONSTRAINTS, MAX_TOKEN_CONSTRAINTS, make_facts
 from tiercel.bytecode.verify import verify as verify_program
 from tiercel.bytecode.wire import Reader, Writer
 from tiercel.dtypes import DType, as_dtype, from_code
@@ -67,7 +69,6 @@ _OPTIONAL: Final = frozenset({4, 6, 7})
 _MAX_COUNT: Final = 1 << 63
 # Size expressions are parsed and constraints are reasoned about, which costs more per byte than the rest.
 _MAX_SYMBOLIC_BYTES: Final = 1 << 18
-_MAX_CONSTRAINTS: Final = 256
 _MAX_DIM: Final = 1 << 62
 _CHUNK: Final = 1 << 22
 # Smaller files are read; a mapping costs a page and an address range.
@@ -308,11 +309,17 @@ def _write_tokens(tokens: Iterable[TensorDescriptor]) -> bytes:
             w.number(dims[dim] << 1 | 1 if isinstance(dim, Dim) else dim << 1)
         w.text(d.layout)
         w.text(d.device)
+        if len(d.shape_constraint) > MAX_TOKEN_CONSTRAINTS:
+            raise BytecodeError(f"a token has at most {MAX_TOKEN_CONSTRAINTS} constraints", section="tokens")
         w.number(len(d.shape_constraint))
         for text in d.shape_constraint:
             w.text(text)
-    if len(w.data) > _MAX_SYMBOLIC_BYTES:
-        raise BytecodeError(f"declared tokens take {len(w.data)} bytes, the limit is {_MAX_SYMBOLIC_BYTES}")
+    if len(w.data) > _MAX_SYMBOLIC_BYTES or sum(len(d.shape_constraint) for d in descriptors) > MAX_CONSTRAINTS:
+        raise BytecodeError(
+            f"declared tokens take {len(w.data)} bytes; the limits are {_MAX_SYMBOLIC_BYTES} bytes and "
+            f"{MAX_CONSTRAINTS} constraints",
+            section="tokens",
+        )
     return bytes(w.data)
 
 
@@ -321,8 +328,10 @@ def _write_facts(facts: Facts) -> bytes:
     w.number(len(facts.constraints))
     for constraint in facts.constraints:
         w.text(constraint.text)
-    if len(facts.constraints) > _MAX_CONSTRAINTS:
-        raise BytecodeError(f"{len(facts.constraints)} facts about sizes, the limit is {_MAX_CONSTRAINTS}")
+    try:
+        make_facts(constraint.text for constraint in facts.constraints)
+    except BytecodeError as e:
+        raise BytecodeError(e.reason, section="facts") from e
     return bytes(w.data)
 
 
@@ -641,7 +650,7 @@ def _read_tokens(reader: Reader) -> tuple[TensorDescriptor, ...]:
     if reader.end > _MAX_SYMBOLIC_BYTES:
         reader.fail(f"declared tokens take {reader.end} bytes, the limit is {_MAX_SYMBOLIC_BYTES}")
     dims = [_read_dim(reader) for _ in range(reader.count("the number of size expressions"))]
-    used = 0
+    used = total = 0
     tokens = []
     for _ in range(reader.count("the number of tokens", 5)):
         start = reader.pos
@@ -660,8 +669,10 @@ def _read_tokens(reader: Reader) -> tuple[TensorDescriptor, ...]:
             shape.append(dims[index])
         layout, device = reader.text("a layout"), reader.text("a device")
         count = reader.count("the number of constraints")
-        if count > _MAX_CONSTRAINTS:
-            reader.fail(f"{count} constraints on one token, the limit is {_MAX_CONSTRAINTS}", start)
+        total += count
+        if count > MAX_TOKEN_CONSTRAINTS or total > MAX_CONSTRAINTS:
+            limits = f"the limits are {MAX_TOKEN_CONSTRAINTS} and {MAX_CONSTRAINTS}"
+            reader.fail(f"{count} constraints on one token and {total} so far: {limits}", start)
         constraints = tuple([reader.text("a constraint") for _ in range(count)])
         try:
             token = ShapeToken(None if rank is None else tuple(shape))
@@ -690,20 +701,16 @@ def _read_dim(reader: Reader) -> DimLike:
 
 
 def _read_facts(reader: Reader) -> Facts:
-    count = reader.count("the number of facts")
-    if count > _MAX_CONSTRAINTS or reader.end > _MAX_SYMBOLIC_BYTES:
-        reader.fail(f"{count} facts of {reader.end} bytes, the limits are {_MAX_CONSTRAINTS} and {_MAX_SYMBOLIC_BYTES}")
-    facts = Facts()
-    for number in range(count):
-        start = reader.pos
-        text = reader.text("a fact")
-        try:
-            facts.constrain(text)
-        except (ShapeError, ZeroDivisionError) as e:
-            reader.fail(str(e), start)
-        if len(facts.constraints) != number + 1 or facts.constraints[-1].text != text:
-            reader.fail(f"the fact {text[:80]!r} is not in normal form, or stands there twice", start)
+    texts = [reader.text("a fact") for _ in range(reader.count("the number of facts"))]
     reader.finish()
+    if reader.end > _MAX_SYMBOLIC_BYTES:
+        reader.fail(f"facts take {reader.end} bytes, the limit is {_MAX_SYMBOLIC_BYTES}", 0)
+    try:
+        facts = make_facts(texts)
+    except BytecodeError as e:
+        reader.fail(e.reason, 0)
+    if [constraint.text for constraint in facts.constraints] != texts:
+        reader.fail("a fact is not in normal form, or stands there twice", 0)
     return facts
 
 
@@ -810,13 +817,21 @@ def _read_profile(reader: Reader, functions: tuple[Function, ...]) -> Profile:
         signatures = []
         for _ in _items(reader, "signatures", 4):
             text, count = reader.text("a signature"), reader.number("a count", _MAX_COUNT)
-            live = {r: reader.text("a descriptor") for r in _ascending(reader, "live-ins", function.registers, 2)}
-            size = len(function.instructions)
-            results = {i: reader.text("a descriptor") for i in _ascending(reader, "results", size, 2)}
+            live = _read_learned(reader, "live-ins", function.registers)
+            results = _read_learned(reader, "results", len(function.instructions))
             signatures.append(SignatureProfile(text, count, live, results))
         found[index] = FunctionProfile(entries, loops, tuple(signatures))
     reader.finish()
     return Profile(found)
+
+
+def _read_learned(reader: Reader, what: str, limit: int) -> Mapping[int, str]:
+    learned = {key: reader.text("a descriptor") for key in _ascending(reader, what, limit, 2)}
+    return learned or _NOTHING_LEARNED
+
+
+# One for all: a dict is large beside the byte that says it is empty.
+_NOTHING_LEARNED: Final[Mapping[int, str]] = MappingProxyType({})
 
 
 def _ascending(reader: Reader, what: str, limit: int, smallest: int) -> Iterable[int]:

@@ -11,7 +11,7 @@ or empty, everything else stands for itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -30,12 +30,17 @@ _INLINE_WIDTH: Final = 48
 
 @dataclass(frozen=True, slots=True)
 class Notation:
-    """How a function's registers, constants, tokens and targets are written. Any number may be given."""
+    """How a function's registers, constants, tokens and targets are written. Any number may be given.
+
+    Attributes:
+        registers, constants, tokens: those that are not written by number.
+        pcs: the addresses of instructions.
+    """
 
     registers: Mapping[int, str]
     constants: Mapping[int, str]
     tokens: Mapping[int, str]
-    targets: Mapping[int, str]
+    pcs: Sequence[int]
 
     def register(self, number: int) -> str:
         """Return the text of a register."""
@@ -53,7 +58,7 @@ class Notation:
 
     def target(self, index: int) -> str:
         """Return the text of a jump target."""
-        return self.targets.get(index) or f"@{index}"
+        return f"0x{self.pcs[index]:02X}" if index < len(self.pcs) else f"@{index}"
 
     @staticmethod
     def of(program: Program, function: Function) -> Notation:
@@ -62,7 +67,7 @@ class Notation:
             registers=register_names(function),
             constants=constant_texts(program),
             tokens=token_texts(program),
-            targets={i: f"0x{pc:02X}" for i, pc in enumerate(function.pcs)},
+            pcs=function.pcs,
         )
 
 

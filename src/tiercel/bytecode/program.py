@@ -127,7 +127,7 @@ class Function:
         return function_names(self.instructions)
 
     @cached_property
-    def pcs(self) -> tuple[int, ...]:
+    def pcs(self) -> Sequence[int]:
         """Byte offset of each instruction in the encoded function, and of the end."""
         return instruction_offsets(self.instructions, self.names)
 
@@ -171,7 +171,7 @@ def home_locations(instructions: Sequence[Instruction], homes: Mapping[int, str]
     return [Variable(n, first_write[r] + 1, end, r) for r, n in homes.items() if first_write.get(r, end) + 1 < end]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SignatureProfile:
     """What was seen at a function's entries with one Signature.
 
@@ -184,11 +184,11 @@ class SignatureProfile:
 
     text: str
     count: int = 0
-    live_ins: dict[int, str] = field(default_factory=dict)
-    results: dict[int, str] = field(default_factory=dict)
+    live_ins: Mapping[int, str] = field(default_factory=dict)
+    results: Mapping[int, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FunctionProfile:
     """What was seen of one function.
 
@@ -199,15 +199,15 @@ class FunctionProfile:
     """
 
     entries: int = 0
-    loops: dict[int, tuple[int, int]] = field(default_factory=dict)
+    loops: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     signatures: tuple[SignatureProfile, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Profile:
     """What was learned about a program: per function index its profile."""
 
-    functions: dict[int, FunctionProfile] = field(default_factory=dict)
+    functions: Mapping[int, FunctionProfile] = field(default_factory=dict)
 
 
 class _ProfileField:

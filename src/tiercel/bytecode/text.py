@@ -22,7 +22,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -208,7 +208,7 @@ def _data(program: Program) -> Iterator[str]:
         yield from _function_data(function)
     if program.profile is not None:
         yield ".profile"
-        for i, profile in program.profile.functions.items():
+        for i, profile in sorted(program.profile.functions.items()):
             yield from _profile_lines(i, profile)
 
 
@@ -277,13 +277,13 @@ def _wrapped(prefix: str, words: Iterator[str]) -> Iterator[str]:
 
 def _profile_lines(index: int, profile: FunctionProfile) -> Iterator[str]:
     yield f"  function {index} {profile.entries}"
-    for loop, (entries, iterations) in profile.loops.items():
+    for loop, (entries, iterations) in sorted(profile.loops.items()):
         yield f"  loop {loop} {entries} {iterations}"
     for s in profile.signatures:
         yield f"  signature {s.text!r} {s.count}"
-        for register, text in s.live_ins.items():
+        for register, text in sorted(s.live_ins.items()):
             yield f"  live {register} {text!r}"
-        for at, text in s.results.items():
+        for at, text in sorted(s.results.items()):
             yield f"  result {at} {text!r}"
 
 
@@ -769,33 +769,32 @@ def _read_profile(section: _Section | None) -> Profile | None:
     if section is None:
         return None
     functions: dict[int, FunctionProfile] = {}
-    current: FunctionProfile | None = None
-    signature: SignatureProfile | None = None
+    index = -1
+    loops: dict[int, tuple[int, int]] = {}
+    learned: dict[str, dict[int, str]] = {}
     for scanner in section.lines:
         start = scanner.pos
         word = scanner.word("an entry of the profile")
         if word == "function":
-            current = FunctionProfile()
-            signature = None
             index = scanner.number("the number of a function")
-            current = FunctionProfile(entries=scanner.number("entries"))
-            functions[index] = current
-        elif current is None:
+            loops, learned = {}, {}
+            functions[index] = FunctionProfile(scanner.number("entries"), loops)
+        elif index not in functions:
             scanner.fail("the profile of a function begins with 'function'", start)
         elif word == "loop":
             loop = scanner.number("a loop")
-            current.loops[loop] = (scanner.number("entries"), scanner.number("iterations"))
+            loops[loop] = (scanner.number("entries"), scanner.number("iterations"))
         elif word == "signature":
-            signature = SignatureProfile(parse_string(scanner, "a signature"), scanner.number("its count"))
-            current = FunctionProfile(current.entries, current.loops, (*current.signatures, signature))
-            functions[index] = current
-        elif signature is None:
-            scanner.fail("what was learned follows its 'signature'", start)
-        elif word in ("live", "result"):
-            into = signature.live_ins if word == "live" else signature.results
-            number = scanner.number("a register" if word == "live" else "an instruction")
-            into[number] = parse_string(scanner, "a descriptor")
-        else:
+            learned = {"live": {}, "result": {}}
+            text, count = parse_string(scanner, "a signature"), scanner.number("its count")
+            made = SignatureProfile(text, count, learned["live"], learned["result"])
+            functions[index] = replace(functions[index], signatures=(*functions[index].signatures, made))
+        elif word not in ("live", "result"):
             scanner.fail(f"unknown entry {word!r} of the profile", start)
+        elif not learned:
+            scanner.fail("what was learned follows its 'signature'", start)
+        else:
+            number = scanner.number("a register" if word == "live" else "an instruction")
+            learned[word][number] = parse_string(scanner, "a descriptor")
         scanner.finish()
     return Profile(functions)

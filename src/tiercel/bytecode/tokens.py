@@ -15,10 +15,25 @@ from typing import Final
 from tiercel.bytecode.literals import Scanner, parse_string
 from tiercel.dtypes import as_dtype
 from tiercel.errors import BytecodeError, DTypeError, ShapeError
-from tiercel.shapes import Facts, TensorDescriptor, parse_token
+from tiercel.shapes import Constraint, Facts, Symbol, TensorDescriptor, parse_token
 
-__all__ = ["make_facts", "parse_descriptor", "print_descriptor", "settle"]
+__all__ = [
+    "MAX_CONSTRAINTS",
+    "MAX_FACTS",
+    "MAX_TOKEN_CONSTRAINTS",
+    "make_facts",
+    "parse_descriptor",
+    "print_descriptor",
+    "settle",
+]
 
+# Facts about expressions are combined with one another, at a cost that grows with the third power of their number:
+# 64 take a second at worst. The range of a single size costs next to nothing.
+MAX_RELATIONS: Final = 64
+MAX_FACTS: Final = 4096
+# Constraints of one token, and of all tokens of a program, for the same reason.
+MAX_TOKEN_CONSTRAINTS: Final = 16
+MAX_CONSTRAINTS: Final = 4096
 _DTYPE: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _DIMS: Final = re.compile(r"\[[^\[\]'\"]*\]")
 _LAYOUT: Final = re.compile(r"\{(\w+)\}", re.ASCII)
@@ -63,6 +78,8 @@ def parse_descriptor(scanner: Scanner, facts: Facts) -> TensorDescriptor:
         constraints.append(parse_string(scanner, "a constraint"))
         while scanner.try_text("and"):
             constraints.append(parse_string(scanner, "a constraint"))
+    if len(constraints) > MAX_TOKEN_CONSTRAINTS:
+        scanner.fail(f"a token has at most {MAX_TOKEN_CONSTRAINTS} constraints", start)
     try:
         found = TensorDescriptor(
             token=parse_token(dims.group(), facts),
@@ -97,9 +114,20 @@ def make_facts(constraints: Iterable[str]) -> Facts:
     """Return facts with these constraints.
 
     Raises:
-        BytecodeError: one is none, or contradicts those before it.
+        BytecodeError: one is none, contradicts those before it, or there are too many to reason about.
     """
-    try:
-        return Facts(constraints)
-    except ShapeError as e:
-        raise BytecodeError(str(e)) from e
+    facts = Facts()
+    relations = 0
+    for number, text in enumerate(constraints):
+        if number == MAX_FACTS:
+            raise BytecodeError(f"more than {MAX_FACTS} facts about sizes")
+        try:
+            constraint = Constraint.parse(text)
+            if constraint.within is None or not isinstance(constraint.operands[0], Symbol):
+                relations += 1
+            if relations > MAX_RELATIONS:
+                raise BytecodeError(f"more than {MAX_RELATIONS} facts that are no ranges of single sizes")
+            facts.constrain(constraint)
+        except (ShapeError, ZeroDivisionError) as e:
+            raise BytecodeError(str(e)) from e
+    return facts

@@ -173,7 +173,7 @@ def bound_method_kept(p):
 
 @case(("a b c",), native=True)
 def string_methods(s):
-    return s.split(), s.upper().lower(), " ".join([s, s]), s.replace("a", "b"), "{} {x}".format(s, x=1)
+    return s.split(), s.upper().lower(), " ".join([s, s]), s.replace("a", "b"), "{} {x}".format(s, x=1)  # noqa: FLY002
 
 
 @case(({"a": 1},))
@@ -292,7 +292,7 @@ def immediate(x):
     return (lambda a: a * 2)(x), [abs, int][0](-x), {"f": int}["f"]("7")
 
 
-@case((np.float32(2.5), 2))
+@case((np.float32(2.5), 2), native=False)
 def numpy_types_as_functions(x, n):
     return np.float64(x), np.int8(n), np.zeros(n), np.ones((n, n), dtype=np.float32), np.arange(n)
 

@@ -90,7 +90,7 @@ for _name in [
     for n, v in vars(Model).items()
     if callable(v) and n not in ("__init__", "T", "forward", "sum", "value", "__call__", "uses_instance_call")
 ]:
-    add(vars(Model)[_name], (Model(3),))
+    add(vars(Model)[_name], (Model(3),), native=_name != "chained_attributes")
 for _method in (Model.value, Model.forward, Model.__call__, Model.uses_instance_call):
     add(_method, (Model(3), 4), (Model(ramp(3)), ramp(3)))
 

@@ -225,7 +225,7 @@ def makes_and_deletes_a_global(x):
         return str(e), y
 
 
-@case(([1, 2],), native=False)
+@case(([1, 2],))
 def shadowed_builtin(x):
     len = lambda v: "mine"  # noqa: A001, E731
     return len(x)

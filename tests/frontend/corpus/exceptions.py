@@ -157,7 +157,7 @@ def bad_cause(x):
 
 @case()
 def bare_raise_without_exception():
-    raise
+    raise  # noqa: PLE0704
 
 
 @case(([], Odd), ([], None))
@@ -238,7 +238,7 @@ def retry(log, n):
             continue
 
 
-@case(([],))
+@case(([],), native=False)
 def exc_info(log):
     log.append(sys.exc_info()[0])
     try:

@@ -9,8 +9,8 @@ STATE = {"n": 0}
 def imports(x):
     import math
     import os.path as p
-    from math import floor
-    from math import ceil as up, pi
+    from math import ceil as up
+    from math import floor, pi
 
     return math.sqrt(x), floor(x), up(x), pi, p.basename("/a/b")
 
@@ -26,7 +26,7 @@ def import_fails(x):
 def import_fails_in_between(x):
     pi = "before"
     try:
-        from math import pi, no_such_name  # noqa: F401
+        from math import no_such_name, pi  # noqa: F401
     except ImportError:
         pass
     return pi

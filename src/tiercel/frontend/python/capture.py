@@ -106,11 +106,12 @@ def _lower(function: FunctionType, source: Source, options: CaptureOptions) -> C
     resolver = Resolver(function, source.private_class)
     variables = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
     consumers = [n for n in CONSUMERS if n not in variables and resolver.names_builtin(n)]
-    consumed = find_consumed(node, consumers)
-    shared = find_shared(node)
-    scopes = analyse(source, in_place=lambda g: id(g) in consumed, shares=lambda s: id(s) in shared)
+    nodes = list(ast.walk(node))
+    consumed = find_consumed(nodes, consumers)
+    shared = find_shared(nodes)
+    scopes = analyse(source, nodes, in_place=lambda g: id(g) in consumed, shares=lambda s: id(s) in shared)
     outliner = Outliner(source)
-    lists = _always_lists(node, scopes, source)
+    lists = _always_lists(nodes, scopes, source)
     unbound: frozenset[Variable] = frozenset()
     while True:
         builder = Builder(function.__qualname__, source.filename, facts=options.facts)
@@ -134,7 +135,7 @@ def _lower(function: FunctionType, source: Source, options: CaptureOptions) -> C
     program = builder.build()
     nested = {
         c: nested_source(source, n, c)
-        for n in ast.walk(node)
+        for n in nodes
         if isinstance(n, ast.FunctionDef | ast.Lambda) and (c := scopes.codes.get(id(n))) is not None
     }
     reasons = tuple(dict.fromkeys(lowering.reasons))
@@ -246,11 +247,11 @@ def _lower_body(lo: Lowering, source: Source, options: CaptureOptions) -> None:
     lo.emit_always(last, "Return", lo.none)
 
 
-def _always_lists(node: ast.AST, scopes: FunctionScope, source: Source) -> set[Variable]:
+def _always_lists(nodes: list[ast.AST], scopes: FunctionScope, source: Source) -> set[Variable]:
     """Variables whose every binding is a list display or comprehension: `append` on them is a list's."""
     stores: dict[str, int] = {}
     lists: dict[str, int] = {}
-    for part in ast.walk(node):
+    for part in nodes:
         if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load):
             stores[part.id] = stores.get(part.id, 0) + 1
         if isinstance(part, ast.Assign | ast.AnnAssign) and isinstance(part.value, ast.List | ast.ListComp):

@@ -14,7 +14,7 @@ Invariant: every name of the function that is neither a variable here nor free i
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Final, Literal, TypeAlias
@@ -116,12 +116,17 @@ def mangle(name: str, private_class: str | None) -> str:
 
 
 def analyse(
-    source: Source, *, in_place: Callable[[ast.GeneratorExp], bool], shares: Callable[[ast.stmt], bool]
+    source: Source,
+    nodes: Sequence[ast.AST],
+    *,
+    in_place: Callable[[ast.GeneratorExp], bool],
+    shares: Callable[[ast.stmt], bool],
 ) -> FunctionScope:
     """Resolve the scopes of a function.
 
     Args:
         source: of the function.
+        nodes: all nodes of the function.
         in_place: whether a generator expression is lowered in place.
         shares: whether a statement is outlined as a whole and so shares all variables it names.
 
@@ -130,7 +135,8 @@ def analyse(
     """
     root = Scope(None)
     found = FunctionScope(root)
-    _Analysis(source, found, in_place, shares).run()
+    has_walrus = any(isinstance(node, ast.NamedExpr) for node in nodes)
+    _Analysis(source, found, in_place, shares, has_walrus).run()
     return found
 
 
@@ -141,8 +147,10 @@ class _Analysis:
         found: FunctionScope,
         in_place: Callable[[ast.GeneratorExp], bool],
         shares: Callable[[ast.stmt], bool],
+        has_walrus: bool,
     ) -> None:
         self.source = source
+        self.has_walrus = has_walrus
         self.found = found
         self.in_place = in_place
         self.shares = shares
@@ -150,21 +158,21 @@ class _Analysis:
 
     def run(self) -> None:
         node, code, root = self.source.node, self.source.code, self.found.root
-        bound = {self._mangle(a.arg) for a in _parameters(node.args)}
+        # In order of appearance: register numbers must not depend on hashes.
+        bound = dict.fromkeys(self._mangle(a.arg) for a in _parameters(node.args))
         body: list[ast.AST] = [node.body] if isinstance(node, ast.Lambda) else [*node.body]
         for part in body:
-            for name in self._bindings(part):
-                bound.add(name)
-        bound -= root.declared_global | self.nonlocals
+            bound.update(dict.fromkeys(self._bindings(part)))
         for name in code.co_freevars:
             root.variables[name] = Variable(name, "free", root)
         for name in bound:
-            root.variables[name] = Variable(name, "local", root)
+            if name not in root.declared_global and name not in self.nonlocals:
+                root.variables[name] = Variable(name, "local", root)
         for part in body:
             self._visit(part, root, code)
         targets = {name for scope in self.found.comprehensions.values() for name in scope.variables}
         # Dead code leaves no names, and from 3.12 on comprehensions leave theirs in the function.
-        unknown = {*code.co_varnames, *code.co_cellvars} - bound - targets
+        unknown = {*code.co_varnames, *code.co_cellvars} - root.variables.keys() - targets
         if unknown:
             raise CaptureError(
                 f"its scopes are not understood: {sorted(unknown)} should be local",
@@ -176,16 +184,19 @@ class _Analysis:
         return mangle(name, self.source.private_class)
 
     def _bindings(self, part: ast.AST) -> Iterator[str]:
-        for node in walk_own(part, comprehensions=True):
+        for node in walk_own(part, comprehensions=False):
             if isinstance(node, ast.Global):
                 self.found.root.declared_global.update(map(self._mangle, node.names))
             elif isinstance(node, ast.Nonlocal):
                 self.nonlocals.update(map(self._mangle, node.names))
-            elif isinstance(node, ast.NamedExpr):
-                self.found.walrus.add(self._mangle(node.target.id))
-                yield self._mangle(node.target.id)
-        for name in names_bound(part):
-            yield self._mangle(name)
+            else:
+                yield from map(self._mangle, _bound_by(node))
+        if self.has_walrus:
+            # These bind in the function even from inside a comprehension.
+            for node in walk_own(part, comprehensions=True):
+                if isinstance(node, ast.NamedExpr):
+                    self.found.walrus.add(self._mangle(node.target.id))
+                    yield self._mangle(node.target.id)
 
     # ---- what nested code shares -------------------------------------------------------------------------------------
 
@@ -324,18 +335,22 @@ def walk_own(node: ast.AST, *, comprehensions: bool) -> Iterator[ast.AST]:
 def names_bound(node: ast.AST) -> Iterator[str]:
     """Yield the names that a statement or target binds or deletes in its own scope, assignment expressions apart."""
     for part in walk_own(node, comprehensions=False):
-        match part:
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-                yield name
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                yield name
-            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-                yield name
-            case ast.MatchMapping(rest=str(name)):
-                yield name
-            case ast.Import(names=names) | ast.ImportFrom(names=names):
-                for alias in names:
-                    yield alias.asname or alias.name.partition(".")[0]
+        yield from _bound_by(part)
+
+
+def _bound_by(node: ast.AST) -> list[str]:
+    match node:
+        case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+            return [name]
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return [name]
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            return [name]
+        case ast.MatchMapping(rest=str(name)):
+            return [name]
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
+            return [alias.asname or alias.name.partition(".")[0] for alias in names]
+    return []
 
 
 def names_used(node: ast.AST) -> Iterator[str]:

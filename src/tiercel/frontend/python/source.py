@@ -19,9 +19,11 @@ import ast
 import dis
 import functools
 import linecache
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Final, TypeAlias
@@ -37,7 +39,8 @@ _FUTURE_FLAGS: Final = functools.reduce(
 )
 _CO_NESTED: Final = 0x10
 _LOAD_ATTR: Final = dis.opmap["LOAD_ATTR"]
-_LOAD_METHOD: Final = dis.opmap.get("LOAD_METHOD")  # 3.11; later a bit of LOAD_ATTR's argument
+# From 3.12 on a bit of the argument says that a method is loaded; 3.11 has an instruction of its own for that.
+_METHOD_BIT: Final = int(sys.version_info >= (3, 12))
 _NAMED: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 # How far beyond the last line with code the end of a function is looked for.
 _MAX_EXTRA_LINES: Final = 2000
@@ -159,10 +162,10 @@ def _trim_blank(lines: Sequence[str], last: int) -> int:
 def _parse_lines(block: Sequence[str], first: int, indent: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     # Newlines in front give every node its true line; a line of its own opens the block of an indented def.
     text = "\n" * (first - 2) + "if 1:\n" if indent else "\n" * (first - 1)
+    source = text + "".join(block)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            body = ast.parse(text + "".join(block)).body
+        with _unwarned(_parser_may_warn(source)):
+            body = ast.parse(source).body
     except (SyntaxError, ValueError):
         return None
     if indent and len(body) == 1 and isinstance(body[0], ast.If):
@@ -188,8 +191,7 @@ def _last_line(code: CodeType) -> int:
 
 @functools.lru_cache(maxsize=8)
 def _parse_file(text: str) -> dict[int, list[ast.Lambda]]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with _unwarned(_parser_may_warn(text)):
         tree = ast.parse(text)
     found: dict[int, list[ast.Lambda]] = {}
     for node in ast.walk(tree):
@@ -212,6 +214,44 @@ def _find_lambda(code: CodeType, lines: Sequence[str], private_class: str | None
     # Several match only where columns are not recorded (-X no_debug_ranges) and the bodies are alike.
     node = matching[0]
     return Source(node, code, private_class, "".join(lines[first - 1 : node.end_lineno or node.lineno]))
+
+
+# ---- warnings that the user saw when the file was compiled -----------------------------------------------------------
+
+# Escapes that mean nothing, and numbers that run into a keyword.
+_DUBIOUS_TEXT: Final = re.compile(r"\\[^\n\r\\'\"abfnrtv0-7xNuU]|[0-9](?:and|else|for|if|in|is|or|not)\b")
+_LITERALS: Final = (ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Set, ast.JoinedStr, ast.Lambda)
+
+
+@contextmanager
+def _unwarned(needed: bool) -> Iterator[None]:
+    """Ignore warnings, if there may be any: the filters belong to all threads, so they are left alone otherwise."""
+    if not needed:
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _parser_may_warn(text: str) -> bool:
+    return _DUBIOUS_TEXT.search(text) is not None
+
+
+def _compiler_may_warn(node: ast.AST) -> bool:
+    match node:
+        case ast.Compare(ops=ops, left=left, comparators=right):
+            return any(isinstance(op, ast.Is | ast.IsNot) for op in ops) and any(
+                isinstance(part, _LITERALS) and getattr(part, "value", 1) not in (None, True, False, ...)
+                for part in (left, *right)
+            )
+        case ast.Call(func=value) | ast.Subscript(value=value):
+            return isinstance(value, (*_LITERALS, ast.SetComp, ast.ListComp, ast.DictComp, ast.GeneratorExp))
+        case ast.Assert(test=ast.Tuple()):
+            return True
+        case ast.Return() | ast.Break() | ast.Continue():
+            return sys.version_info >= (3, 14)  # in a `finally` block
+    return False
 
 
 # ---- comparing code --------------------------------------------------------------------------------------------------
@@ -275,7 +315,7 @@ def _imported_names(node: ast.AST, code: CodeType) -> list[str]:
 def _plain_attribute_loads(code: CodeType) -> Iterator[tuple[int | None, int | None]]:
     raw = code.co_code
     for unit, (_, line, _, col) in enumerate(code.co_positions()):
-        if raw[2 * unit] == _LOAD_ATTR and (_LOAD_METHOD is not None or not raw[2 * unit + 1] & 1):
+        if raw[2 * unit] == _LOAD_ATTR and not raw[2 * unit + 1] & _METHOD_BIT:
             yield line, col
     for const in code.co_consts:
         if isinstance(const, CodeType):
@@ -318,8 +358,7 @@ def compile_within(
         top.insert(0, ast.copy_location(ast.Import([ast.alias(name=n, asname=None) for n in imported]), statement))
         ast.fix_missing_locations(top[0])
     module = ast.Module(body=top, type_ignores=[])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the user saw them when the file was compiled
+    with _unwarned(any(map(_compiler_may_warn, ast.walk(statement)))):
         code = compile(module, like.co_filename, "exec", flags=like.co_flags & _FUTURE_FLAGS, dont_inherit=True)
     return next(c for c in code.co_consts if isinstance(c, CodeType))
 

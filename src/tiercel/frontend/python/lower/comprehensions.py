@@ -31,15 +31,15 @@ CONSUMERS: Final = frozenset({"any", "all", "list", "tuple", "set", "dict", "sor
 )
 
 
-def find_consumed(tree: ast.AST, names: Sequence[str]) -> set[int]:
+def find_consumed(nodes: Sequence[ast.AST], names: Sequence[str]) -> set[int]:
     """Return the ids of the generator expressions in a function that may be lowered in place.
 
     Args:
-        tree: the function's node.
+        nodes: all nodes of the function.
         names: builtins that the function can name: not shadowed by its variables or globals.
     """
     found = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Name)

@@ -1,7 +1,8 @@
 """Conditions: `and`, `or`, `not`, comparisons and conditional expressions.
 
-Every operand's truth is tested once, as CPython's jumps do: in `(a and b) or c` a false `a` goes straight to `c`.
-Where a construct is a condition (`if`, `while`, `assert`, comprehension filters) no value is made at all.
+Truth is tested as often as CPython's jumps test it: a condition `(a and b) or c` tests each operand once, and a false
+`a` goes straight to `c`. Where a construct is a condition (`if`, `while`, `assert`, comprehension filters) no value is
+made at all.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ _SCALAR_COMPARE: Final[dict[type[ast.cmpop], str]] = {
 
 # From 3.13 on testing the truth is an instruction of its own.
 TRUTH_HAS_OWN_POSITION: Final = sys.version_info >= (3, 13)
+# Until 3.11 `(a and b) or c` tests a false `a` once; later versions test the value of `a and b` again.
+_INNER_TRUTH_IS_KNOWN: Final = sys.version_info < (3, 12)
 
 
 def constant_truth(node: ast.AST) -> bool | None:
@@ -98,7 +101,7 @@ def _bool_op(lo: Lowering, node: ast.BoolOp, dst: int | None) -> int:
 
 def _value_and_jump(lo: Lowering, node: ast.AST, result: int, then: Target, else_: Target, where: ast.AST) -> None:
     """Put the value of an expression into a register and go to a target by its truth; untested where both are one."""
-    if isinstance(node, ast.BoolOp):
+    if isinstance(node, ast.BoolOp) and (then is else_ or _INNER_TRUTH_IS_KNOWN):
         both = isinstance(node.op, ast.And)
         for value in node.values[:-1]:
             middle = lo.target()

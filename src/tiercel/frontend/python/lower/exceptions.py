@@ -8,11 +8,16 @@ the protected range before they run it, as in CPython.
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from tiercel.frontend.python.lower.assignments import assign
 from tiercel.frontend.python.lower.conditions import constant_truth, jump_if
 from tiercel.frontend.python.lower.state import Finally, Lowering, statement
+
+# From 3.13 on `with` and `assert` fail at their expression, before at the whole statement.
+_AT_EXPRESSION: Final = sys.version_info >= (3, 13)
 
 
 @statement(ast.Raise)
@@ -35,10 +40,11 @@ def _assert(lo: Lowering, node: ast.Assert) -> None:
     jump_if(lo, node.test, holds, fails, node)
     lo.place(fails)
     error = lo.builtin(AssertionError)
+    where = node.test if _AT_EXPRESSION else node
     if node.msg is not None:
         message = lo.expression(node.msg)
-        error = lo.emit(node, "Call", None, error, (message,))
-    lo.emit(node, "Raise", error)
+        error = lo.emit(where, "Call", None, error, (message,))
+    lo.emit(where, "Raise", error)
     lo.bound = None
     lo.place(holds)
 
@@ -159,10 +165,11 @@ def _with_items(lo: Lowering, node: ast.With, items: Sequence[ast.withitem]) -> 
         lo.statements(node.body)
         return
     item = items[0]
+    where = item.context_expr if _AT_EXPRESSION else node
     manager = lo.expression(item.context_expr)
-    enter = lo.emit(node, "Scalar", None, "with_enter", (manager,))
-    exit_ = lo.emit(node, "Scalar", None, "with_exit", (manager,))
-    value = lo.emit(node, "Call", None, enter)
+    enter = lo.emit(where, "Scalar", None, "with_enter", (manager,))
+    exit_ = lo.emit(where, "Scalar", None, "with_exit", (manager,))
+    value = lo.emit(where, "Call", None, enter)
 
     def body() -> None:
         if item.optional_vars is not None:
@@ -170,13 +177,13 @@ def _with_items(lo: Lowering, node: ast.With, items: Sequence[ast.withitem]) -> 
         _with_items(lo, node, items[1:])
 
     def clean_up() -> None:
-        lo.emit(node, "Call", None, exit_, (lo.none, lo.none, lo.none))
+        lo.emit(where, "Call", None, exit_, (lo.none, lo.none, lo.none))
 
     def on_error(error: int) -> None:
-        info = lo.emit(node, "Scalar", None, "exc_info", (error,))
-        handled = lo.emit(node, "Call", None, exit_, (info,), ("*",))
+        info = lo.emit(where, "Scalar", None, "exc_info", (error,))
+        handled = lo.emit(where, "Call", None, exit_, (info,), ("*",))
         swallowed, goes_on = lo.target("swallowed"), lo.target("goes_on")
-        lo.branch(node, handled, swallowed, goes_on)
+        lo.branch(where, handled, swallowed, goes_on)
         lo.place(goes_on)
         lo.emit(node, "Raise")
         lo.bound = None

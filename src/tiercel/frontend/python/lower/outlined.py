@@ -8,6 +8,7 @@ were given before an exception.
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from tiercel.frontend.python.lower.state import Lowering, statement
 from tiercel.frontend.python.outline import WAYS
@@ -16,10 +17,10 @@ from tiercel.frontend.python.scopes import names_used
 __all__ = ["find_shared", "outlined_statement"]
 
 
-def find_shared(tree: ast.AST) -> set[int]:
-    """Return the ids of the statements of a function that are outlined as a whole."""
+def find_shared(nodes: Sequence[ast.AST]) -> set[int]:
+    """Return the ids of those statements among the nodes of a function that are outlined as a whole."""
     found = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.TryStar):
             found.add(id(node))
         if isinstance(node, ast.Try | ast.TryStar):

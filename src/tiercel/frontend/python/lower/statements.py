@@ -13,8 +13,8 @@ from tiercel.frontend.python.lower.conditions import constant_truth, jump_if
 from tiercel.frontend.python.lower.outlined import outlined_statement
 from tiercel.frontend.python.lower.state import Loop, Lowering, statement
 
-# From 3.12 on errors of the iterable have its position, before that of the whole loop.
-_LOOP_AT_ITERABLE: Final = sys.version_info >= (3, 12)
+# From 3.13 on errors of the iterator have the position of the iterable, before that of the whole loop.
+_LOOP_AT_ITERABLE: Final = sys.version_info >= (3, 13)
 
 
 @statement(ast.Expr)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -236,8 +235,7 @@ def layout_trace(call: Call, shape: Shape) -> Layout:
 # ---- einsum ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Einsum:
+class Einsum(NamedTuple):
     """A subscript string, worked out for operands of known ranks.
 
     Attributes:

@@ -23,21 +23,22 @@ __all__ = ["ALL", "find_function", "find_inplace", "find_method", "find_property
 
 def _collect() -> dict[str, Operator]:
     rows: dict[str, Operator] = {}
-    extra: list[tuple[str, Spelling]] = []
-    for name in MODULES:
-        module = importlib.import_module(f"tiercel.operators.rows.{name}")
+    extra: dict[str, tuple[Spelling, ...]] = {}
+    for family in MODULES:
+        module = importlib.import_module(f"tiercel.operators.rows.{family}")
         for row in getattr(module, "ROWS", ()):
             if row.name in rows:
                 raise ValueError(f"two rows are named {row.name!r}")
             rows[row.name] = row
-        extra.extend((row, s) for row, spellings in getattr(module, "SPELLINGS", {}).items() for s in spellings)
+        for name, spellings in getattr(module, "SPELLINGS", {}).items():
+            extra[name] = (*extra.get(name, ()), *spellings)
     for name, row in rows.items():
-        more = tuple(s for target, s in extra if target == name)
+        more = extra.get(name, ())
         if not any(s.kind == "ops" and s.path == name for s in row.spellings):
             names = tuple(p.name for p in row.parameters)
             more = (Spelling("ops", name, names, {n: n for n in names}), *more)
         rows[name] = replace(row, spellings=(*row.spellings, *more))
-    missing = {target for target, _ in extra} - rows.keys()
+    missing = extra.keys() - rows.keys()
     if missing:
         raise ValueError(f"spellings for operators that do not exist: {sorted(missing)}")
     return rows

@@ -12,8 +12,8 @@ upper bound, made in the shape rule only, so that one call has one symbol for it
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
 
 from tiercel.dtypes import DType, bfloat16, check_int_range, int64
 from tiercel.errors import DTypeError, ShapeError
@@ -62,8 +62,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One entry of a key.
 
     Attributes:
@@ -84,8 +83,7 @@ class Entry:
         return self.kind in ("array", "mask")
 
 
-@dataclass(frozen=True, slots=True)
-class Subscripts:
+class Subscripts(NamedTuple):
     """A key worked out against a rank.
 
     Attributes:

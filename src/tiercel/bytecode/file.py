@@ -54,7 +54,7 @@ from tiercel.dtypes import DType, as_dtype, from_code
 from tiercel.errors import BytecodeError, DTypeError, ShapeError
 from tiercel.shapes import Dim, DimLike, Facts, ShapeToken, TensorDescriptor, parse_dim
 
-__all__ = ["MAGIC", "VERSION", "dumps", "load", "loads", "save"]
+__all__ = ["MAGIC", "SECTIONS", "VERSION", "dumps", "load", "loads", "save"]
 
 # The first byte is no ASCII and the line ends show a transfer that changed them, as in PNG.
 MAGIC: Final = b"\x89MSIR\r\n\x1a"
@@ -64,7 +64,7 @@ _ENTRY: Final = struct.Struct("<IIQQ")
 _CRC: Final = struct.Struct("<I")
 _ALIGNMENT: Final = 64
 # Kinds are written to files: append, never renumber. The last is the only one that is not read front to back.
-_KINDS: Final = {1: "program", 2: "constants", 3: "tokens", 4: "facts", 5: "functions", 6: "profile", 7: "tensors"}
+SECTIONS: Final = {1: "program", 2: "constants", 3: "tokens", 4: "facts", 5: "functions", 6: "profile", 7: "tensors"}
 _OPTIONAL: Final = frozenset({4, 6, 7})
 _MAX_COUNT: Final = 1 << 63
 # Size expressions are parsed and constraints are reasoned about, which costs more per byte than the rest.
@@ -485,8 +485,8 @@ def _read_table(data: memoryview) -> dict[int, memoryview]:
     if zero:
         header.fail("two bytes that must be zero are not", 10)
     size = _HEADER.size + _ENTRY.size * count
-    if count > len(_KINDS) or size + _CRC.size > len(data):
-        header.fail(f"{count} sections: a file has at most {len(_KINDS)}, and a table of that size", 12)
+    if count > len(SECTIONS) or size + _CRC.size > len(data):
+        header.fail(f"{count} sections: a file has at most {len(SECTIONS)}, and a table of that size", 12)
     if _CRC.unpack(data[size : size + _CRC.size])[0] != zlib.crc32(data[:size]):
         header.fail("the checksum of the header does not match: the file is damaged", size)
     return _read_sections(data, header, count, size + _CRC.size)
@@ -499,28 +499,28 @@ def _read_sections(data: memoryview, header: Reader, count: int, start: int) -> 
     for number in range(count):
         entry = _HEADER.size + number * _ENTRY.size
         kind, crc, offset, length = _ENTRY.unpack(data[entry : entry + _ENTRY.size])
-        if kind not in _KINDS:
+        if kind not in SECTIONS:
             header.fail(f"there is no section of kind {kind}", entry)
         if kind <= last:
-            header.fail(f"section {_KINDS[kind]} stands behind section {_KINDS[last]}", entry)
+            header.fail(f"section {SECTIONS[kind]} stands behind section {SECTIONS[last]}", entry)
         last = kind
         padding = -expected % _ALIGNMENT if kind == 7 else 0
         if offset != expected + padding or length > len(data) - offset:
             header.fail(
-                f"section {_KINDS[kind]} claims bytes {offset} to {offset + length}; it must begin at "
+                f"section {SECTIONS[kind]} claims bytes {offset} to {offset + length}; it must begin at "
                 f"{expected + padding}, and the file has {len(data)} bytes",
                 entry,
             )
         if any(data[expected:offset]):
-            header.fail(f"the padding before section {_KINDS[kind]} is not zero", entry)
+            header.fail(f"the padding before section {SECTIONS[kind]} is not zero", entry)
         sections[kind] = data[offset : offset + length]
         if _crc32(sections[kind]) != crc:
-            raise BytecodeError("the checksum does not match: the file is damaged", section=_KINDS[kind], offset=0)
+            raise BytecodeError("the checksum does not match: the file is damaged", section=SECTIONS[kind], offset=0)
         expected = offset + length
     if expected != len(data):
         header.fail(f"{len(data) - expected} bytes are left over behind the last section", 0)
-    for kind in _KINDS.keys() - _OPTIONAL - sections.keys():
-        header.fail(f"section {_KINDS[kind]} is missing", 12)
+    for kind in SECTIONS.keys() - _OPTIONAL - sections.keys():
+        header.fail(f"section {SECTIONS[kind]} is missing", 12)
     return sections
 
 

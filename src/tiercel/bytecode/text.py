@@ -52,6 +52,7 @@ __all__ = ["TEXT_VERSION", "from_text", "neighbourhood", "to_text"]
 
 TEXT_VERSION: Final = 1
 _COMMENT_COLUMN: Final = 64
+_LEARNED_WIDTH: Final = 42
 _WRAP: Final = 96
 _ADDRESS: Final = re.compile(r"(0x[0-9A-Fa-f]+)(?![\w:])|([^\W\d]\w*)[ \t]*:(?!=)")
 _REGISTER: Final = re.compile(r"%(?:(\d+)|([^\W\d]\w*)(?:\.(\d+))?)")
@@ -118,9 +119,10 @@ def _listing(program: Program, index: int, function: Function) -> Iterator[str]:
         line = f"    {notation.target(i):>{width}}  {print_instruction(ins, notation, indent=indents[i])}"
         comment = source.comment(i)
         if i in learned:
-            line = f"{line}  ;; {learned[i]}"
+            line = f"{line:<{_COMMENT_COLUMN}}  ;; {learned[i]}"
         if comment:
-            line = f"{line:<{_COMMENT_COLUMN}}  ; {comment}"
+            column = _COMMENT_COLUMN + (_LEARNED_WIDTH if learned else 0)
+            line = f"{line:<{column}}  ; {comment}"
         yield line.rstrip()
     if any(len(function.instructions) in ins.jump_targets() for ins in function.instructions):
         yield f"    {notation.target(len(function.instructions)):>{width}}  ; end"

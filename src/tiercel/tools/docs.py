@@ -17,6 +17,7 @@ __all__ = ["PAGES", "main", "render"]
 # File in docs/ -> the module whose `render()` returns its text.
 PAGES: Final = {
     "settings.md": "tiercel.config.docs",
+    "bytecode.md": "tiercel.bytecode.docs",
     "operators.md": "tiercel.operators.docs",
 }
 

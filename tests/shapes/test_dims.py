@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import itertools
 import os
 import pickle
 import random
@@ -225,6 +226,16 @@ def test_lattice_laws_give_one_object(combine: object, op: str, data: st.DataObj
 )
 def test_rules(text: str, normal: str) -> None:
     assert parse_dim(text) == parse_dim(normal)
+
+
+def test_remainders_inside_divisions_exhaustively() -> None:
+    """The places where a form is decided by the largest value of a remainder."""
+    for k, c, factor, d in itertools.product(range(1, 6), range(4), (1, 2), range(1, 9)):
+        inner = factor * (T % k) + c
+        for t in range(2 * k):
+            plain_inner = factor * (t % k) + c
+            assert evaluate(inner // d, {"T": t}) == plain_inner // d
+            assert evaluate(inner % d, {"T": t}) == plain_inner % d
 
 
 def test_what_must_not_be_simplified_stays() -> None:

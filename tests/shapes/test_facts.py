@@ -310,3 +310,39 @@ def test_bad_constraint_parts_are_refused() -> None:
     ]:
         with pytest.raises(ShapeError, match="constraint: expected operands joined by"):
             Constraint(operands, relations, within)
+
+
+HOSTILE = {
+    "many ranges": [f"s{i}: 1..64 % 8" for i in range(300)],
+    "relations that share a symbol": [f"a + b{i} <= c{i}" for i in range(80)],
+    "chain": [f"b{i} <= b{i + 1}" for i in range(200)],
+    "chain of equalities": [f"b{i} == b{i + 1} + 1" for i in range(100)],
+    "growing values": [f"b{i} == b{i + 1}*b{i + 1} + 1" for i in range(50)],
+    "growing polynomials": [f"b{i} + b{i + 1} == a*b{i}" for i in range(60)],
+    "congruences": [f"(a + b{i}) % {i + 1} == 0" for i in range(40)],
+    "shrinking bounds": ["a < b", "b < c", "c < a + 1000000000"],
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_facts_end_soon(name: str) -> None:
+    """The search for proofs is bounded; the time limit is that of the whole run."""
+    facts = Facts()
+    for text in HOSTILE[name]:
+        try:
+            facts.constrain(text)
+        except DimLimitError:
+            break
+    assert facts.range(parse_dim("a")).contains(4)
+    assert facts.equal(parse_dim("a"), parse_dim("b7")) is not True
+
+
+def test_hostile_expressions_end_soon() -> None:
+    def minimum(i: int) -> str:
+        return f"min({','.join(f's{i * k % 97} + {k}' for k in range(1, 12))})"
+
+    pile = parse_dim(f"max({','.join(minimum(i) for i in range(1, 8))})")
+    assert NO_FACTS.range(pile).lo == 1
+    left, right = (parse_dim("+".join(minimum(i) for i in numbers)) for numbers in (range(1, 4), range(4, 7)))
+    assert NO_FACTS.equal(left, right) is None
+    assert NO_FACTS.simplify(left - right) is left - right

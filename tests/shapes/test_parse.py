@@ -140,6 +140,10 @@ def test_the_largest_expressions_can_be_read_back() -> None:
     assert isinstance(dim, Dim)
     assert dim.size > MAX_SIZE // 4
     assert parse_dim(str(dim)) is dim
+    names = [f"{c}{long_name}" for c in "abcdefghijklmnopqrstuvwxyzABCDEF"]
+    for function in ("min", "max", "bcast"):
+        wide = parse_dim(f"{function}({', '.join(names)})")
+        assert parse_dim(str(wide)) is wide
 
 
 def test_only_strings_are_read() -> None:

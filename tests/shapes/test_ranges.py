@@ -148,6 +148,8 @@ def test_all_small_ranges_exhaustively() -> None:
         assert all(product_.contains(x * y) for x in xs for y in ys)
         assert {min(min(x, y) for x in xs for y in ys), max(min(x, y) for x in xs for y in ys)} == {low.lo, low.hi}
         assert {min(max(x, y) for x in xs for y in ys), max(max(x, y) for x in xs for y in ys)} == {high.lo, high.hi}
+        sizes = [(x, y) for x in xs for y in ys if x == y or 1 in (x, y)]
+        assert all(a.broadcast(b).contains(y if x == 1 else x) for x, y in sizes)
         if any(ys):
             quotient, rest = a // b, a % b
             assert all(quotient.contains(x // y) and rest.contains(x % y) for x in xs for y in ys if y)

@@ -12,7 +12,8 @@ one positive. Facts are only ever added; one that contradicts the others is refu
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import reduce
 from math import gcd
 from typing import TypeVar, cast
 
@@ -22,13 +23,17 @@ from tiercel.shapes.constraints import Constraint
 from tiercel.shapes.dims import Dim, DimLike, Node, Sum, Symbol, as_dim, floordiv, from_terms, symbols_of, terms_of
 from tiercel.shapes.evaluate import apply_node
 from tiercel.shapes.extremes import split_constant
-from tiercel.shapes.intervals import default_range, expand_mods, node_range, sum_range
+from tiercel.shapes.intervals import default_range, expand_mods, node_range, sum_range, term_range
 from tiercel.shapes.polynomial import DimLimitError
 from tiercel.shapes.ranges import ANY, NATURAL, Range
 
 _MEMO_ENTRIES = 4096
-_MAX_BOUNDS_COMBINED = 32  # bounds tried on one expression, and
-_COMBINATION_DEPTH = 2  # how many of them at a time
+# The search for proofs is bounded, so that hostile facts cost milliseconds. What is beyond a bound is not concluded.
+_MAX_BOUNDS = 64  # relations kept; ranges of symbols are not counted
+_MAX_REASONED_SIZE = 64  # symbols and operators of an expression whose parts are compared with each other
+_COMBINATION_DEPTH = 2  # how many relations are combined with an expression at a time,
+_COMBINATIONS = 64  # how many such attempts a question costs at most,
+_CHECKS = 128  # and the check of a new constraint
 _PROPAGATION_ROUNDS = 4  # enough for chains as they occur; each round is sound on its own
 _MAX_CORE_SEARCH = 64  # facts among which the ones that contradict are looked for
 
@@ -48,6 +53,7 @@ class Facts:
 
     __slots__ = (
         "_bounds",
+        "_changed",
         "_log",
         "_names",
         "_next_fresh",
@@ -64,7 +70,8 @@ class Facts:
         self._ranges: dict[Symbol, Range] = {}
         self._bounds: dict[Dim, Range] = {}
         self._unequal: tuple[DimLike, ...] = ()  # expressions that are not 0
-        self._log: tuple[Constraint, ...] = ()
+        self._log: dict[Constraint, None] = {}  # in the order of adding
+        self._changed: set[Symbol] = set()  # symbols that something was learnt about, relations of which wait
         self._names: set[str] = set()
         self._next_fresh = 0
         self._plain_memo: dict[Dim, Range] = {}
@@ -95,10 +102,11 @@ class Facts:
             constraint = Constraint.parse(constraint)
         saved = self._values, self._ranges, self._bounds, self._unequal
         self._values, self._ranges, self._bounds = dict(self._values), dict(self._ranges), dict(self._bounds)
+        self._changed = set()
         try:
             self._apply(constraint)
             self._propagate()
-            self._check()
+            self._check(constraint.symbols)
         except _Contradiction:
             self._values, self._ranges, self._bounds, self._unequal = saved
             self._forget_memo()
@@ -108,8 +116,7 @@ class Facts:
             self._forget_memo()
             raise
         self._names.update(symbol.name for symbol in constraint.symbols)
-        if constraint not in self._log:
-            self._log += (constraint,)
+        self._log[constraint] = None
 
     def update(self, other: Facts) -> None:
         """Add everything that was added to other.
@@ -145,7 +152,7 @@ class Facts:
         self._ranges = dict(source._ranges)
         self._bounds = dict(source._bounds)
         self._unequal = source._unequal
-        self._log = source._log
+        self._log = dict(source._log)
         self._names = set(source._names)
         self._next_fresh = source._next_fresh
         self._plain_memo = dict(source._plain_memo)
@@ -157,7 +164,7 @@ class Facts:
     @property
     def constraints(self) -> tuple[Constraint, ...]:
         """Everything that was added, in that order; adding it to new facts gives equal ones."""
-        return self._log
+        return tuple(self._log)
 
     def range(self, x: DimLike) -> Range:
         """A range that holds every value that x can have."""
@@ -166,7 +173,7 @@ class Facts:
         found = self._ranges_memo.get(x)
         if found is None:
             resolved = self._resolve(x)
-            found = self._combined(resolved, _COMBINATION_DEPTH)
+            found = self._combined(resolved, [_COMBINATIONS])
             _remember(self._ranges_memo, x, found)
         return found
 
@@ -278,6 +285,7 @@ class Facts:
         """Put value, in which symbol does not occur, in the place of symbol everywhere."""
         within = self._ranges.pop(symbol, default_range(symbol))
         self._values[symbol] = value
+        self._changed |= symbols_of(value)
         self._forget_memo()
         for other, old in self._values.items():
             if symbol in symbols_of(old):
@@ -306,20 +314,22 @@ class Facts:
         if new == old:
             return
         self._forget_memo()
+        self._changed |= symbols_of(primitive)
         if isinstance(primitive, Symbol):
             if new.value is not None:
                 self._eliminate(primitive, new.value)
             else:
                 self._ranges[primitive] = new
             return
-        self._bounds[primitive] = new
+        if primitive in self._bounds or (len(self._bounds) < _MAX_BOUNDS and primitive.size <= _MAX_REASONED_SIZE):
+            self._bounds[primitive] = new
         if isinstance(primitive, Node):
             self._narrow_arguments(primitive, new)
         elif new.value is not None:
             # A relation that had no symbol to solve for may have one by now.
             found = _solve_for_symbol(primitive, new.value, cast(Dim, primitive - new.value))
             if found is not None:
-                del self._bounds[primitive]
+                self._bounds.pop(primitive, None)
                 self._eliminate(*found)
 
     def _narrow_arguments(self, node: Node, within: Range) -> None:
@@ -344,21 +354,29 @@ class Facts:
     def _propagate(self) -> None:
         """Narrow the symbols of bounds by the rest of the bound: `T <= N` and `N <= 100` give `T <= 100`."""
         for _ in range(_PROPAGATION_ROUNDS):
-            before = dict(self._ranges)
+            changed, self._changed = self._changed, set()
             for primitive, within in list(self._bounds.items()):
-                if not isinstance(primitive, Sum) or primitive not in self._bounds:
-                    continue
-                for monomial, coefficient in primitive.terms:
-                    if len(monomial) == 1 and isinstance(monomial[0], Symbol) and monomial[0] not in self._values:
-                        rest = self._plain(self._resolve(primitive - coefficient * monomial[0]))
-                        self._narrow(coefficient * monomial[0], within - rest)
-            if self._ranges == before:
+                if isinstance(primitive, Sum) and not changed.isdisjoint(symbols_of(primitive)):
+                    self._narrow_terms(primitive, within)
+            if not self._changed:
                 return
 
-    def _check(self) -> None:
-        """Raise _Contradiction if what is known cannot be true."""
+    def _narrow_terms(self, relation: Sum, within: Range) -> None:
+        """What follows from a relation for the symbols that are terms of it."""
+        parts = [term_range(monomial, coefficient, self._plain) for monomial, coefficient in relation.terms]
+        for i, (monomial, coefficient) in enumerate(relation.terms):
+            if len(monomial) == 1 and isinstance(monomial[0], Symbol) and monomial[0] not in self._values:
+                rest = reduce(Range.__add__, parts[:i] + parts[i + 1 :])
+                self._narrow(coefficient * monomial[0], within - rest)
+
+    def _check(self, touched_symbols: frozenset[Symbol]) -> None:
+        """Raise _Contradiction if what is known cannot be true, as far as relations of these symbols show it."""
+        budget = [_CHECKS]
+        symbols = {symbol for touched in touched_symbols for symbol in symbols_of(self._resolve(touched))}
         for primitive, within in self._bounds.items():
-            others = self._combined(primitive, _COMBINATION_DEPTH, without=primitive, strict=True)
+            if symbols.isdisjoint(symbols_of(primitive)):
+                continue
+            others = self._combined(primitive, budget, without=primitive, strict=True)
             if others.intersect(within) is None:
                 raise _Contradiction
         for unequal in self._unequal:
@@ -435,40 +453,60 @@ class Facts:
             _remember(self._plain_memo, x, found)
         return found
 
-    def _combined(self, x: DimLike, depth: int, without: Dim | None = None, strict: bool = False) -> Range:
-        """The range of x by its form and by bounds: where p is in r, x is in `(x - c*p) + c*r`.
+    def _combined(self, x: DimLike, budget: list[int], without: Dim | None = None, strict: bool = False) -> Range:
+        """The range of x by its form and by relations: where p is in r, x is in `(x - c*p) + c*r`.
 
         Two ways that leave no value in common are a contradiction between facts. Where strict it is raised; elsewhere
         one of them is the answer, for any answer is right then.
+
+        Args:
+            x: a resolved expression.
+            budget: one number, how many combinations may still be tried.
+            without: a relation that is not used.
+            strict: whether to look for contradictions.
         """
         out = self._plain(x)
-        if depth == 0 or not self._bounds or not isinstance(x, Dim):
+        if not self._bounds or not isinstance(x, Dim):
             return out
+        if x.size > _MAX_REASONED_SIZE:
+            return out
+        pending: list[tuple[Dim, Range, Dim | None]] = [(x, _ZERO, without)]  # (rest, range of x - rest, used last)
+        for _ in range(_COMBINATION_DEPTH):
+            reached: list[tuple[Dim, Range, Dim | None]] = []
+            for rest, removed, last in pending:
+                for left, part, primitive in self._without_relations(rest, last):
+                    budget[0] -= 1
+                    if budget[0] < 0:
+                        return out
+                    removed_too = removed + part
+                    both = out.intersect(self._plain(left) + removed_too)
+                    if both is None and strict:
+                        raise _Contradiction
+                    out = both or out
+                    if isinstance(left, Dim):
+                        reached.append((left, removed_too, primitive))
+            pending = reached
+        return out
+
+    def _without_relations(self, x: Dim, without: Dim | None) -> Iterator[tuple[DimLike, Range, Dim]]:
+        """All `(x - c*p, range of c*p, p)` for relations p and numbers c by which a term of x disappears."""
         terms = terms_of(x)
         symbols = symbols_of(x)
-        tried = 0
         for primitive, within in self._bounds.items():
             if primitive is without or symbols.isdisjoint(symbols_of(primitive)):
                 continue
-            tried += 1
-            if tried > _MAX_BOUNDS_COMBINED:
-                break
+            subtracted = terms_of(primitive)
             factors = set()
-            for monomial, coefficient in terms_of(primitive).items():
+            for monomial, coefficient in subtracted.items():
                 factor, rest = divmod(terms.get(monomial, 0), coefficient)
                 if factor and not rest:
                     factors.add(factor)
             for factor in sorted(factors):
                 try:
-                    left = from_terms(polynomial.add(terms, terms_of(primitive), -factor))
+                    left = from_terms(polynomial.add(terms, subtracted, -factor))
                 except DimLimitError:
                     continue
-                other = self._combined(left, depth - 1, primitive, strict) + within * Range.single(factor)
-                both = out.intersect(other)
-                if both is None and strict:
-                    raise _Contradiction
-                out = both or out
-        return out
+                yield left, within * Range.single(factor), primitive
 
     # --- simplification -----------------------------------------------------------------------------------------------
 
@@ -522,6 +560,8 @@ class Facts:
 
     def _decided(self, node: Node) -> DimLike:
         """The node, or what it is known to be."""
+        if node.size > _MAX_REASONED_SIZE:
+            return node
         if node.op in ("min", "max"):
             return self._decided_extreme(node)
         if node.op == "bcast":
@@ -575,7 +615,7 @@ def _contradicts(constraints: list[Constraint], new: Constraint) -> bool:
         for constraint in (*constraints, new):
             facts._apply(constraint)
             facts._propagate()
-        facts._check()
+        facts._check(new.symbols)
     except _Contradiction:
         return True
     return False

@@ -17,13 +17,14 @@ from collections.abc import Callable
 from functools import reduce
 
 from tiercel.shapes.dims import DimLike, Node, Sum, Symbol, floordiv, from_terms, terms_of
-from tiercel.shapes.polynomial import DimLimitError, Terms
+from tiercel.shapes.polynomial import DimLimitError, Monomial, Terms
 from tiercel.shapes.ranges import ANY, NATURAL, Range
 
 RangeOf = Callable[[DimLike], Range]
 
 # How many nodes of a sum are rewritten one after another, by how many nodes it has: the tries multiply.
 _REWRITES = ((3, 3), (6, 2), (16, 1))
+_MAX_REWRITTEN_SIZE = 64  # symbols and operators of a sum whose nodes are rewritten
 
 
 def default_range(symbol: Symbol) -> Range:
@@ -59,6 +60,8 @@ def sum_range(x: DimLike, range_of: RangeOf, rewrites: int | None = None) -> Ran
     if not isinstance(x, Sum):
         return range_of(x)
     out = _added_up(x, range_of)
+    if x.size > _MAX_REWRITTEN_SIZE:
+        return out
     nodes = [(m[0], c) for m, c in x.terms if len(m) == 1 and isinstance(m[0], Node)]
     allowed = next((tries for count, tries in _REWRITES if len(nodes) <= count), 0)
     rewrites = allowed if rewrites is None else min(rewrites, allowed)
@@ -97,21 +100,21 @@ def _expanded_mod(node: Node) -> DimLike:
     return node.args[0] - node.args[1] * floordiv(node.args[0], node.args[1])
 
 
+def term_range(monomial: Monomial, coefficient: int, range_of: RangeOf) -> Range:
+    """The values of one term of a sum."""
+    out = Range.single(coefficient)
+    for atom in monomial:
+        out = out * range_of(atom)
+    # An even power is never negative, whatever its base.
+    if monomial and len(monomial) % 2 == 0 and (out.lo is None or out.lo < 0):
+        if all(a is b for a, b in zip(monomial[::2], monomial[1::2], strict=True)):
+            sign = NATURAL if coefficient > 0 else -NATURAL
+            out = out.intersect(sign) or out
+    return out
+
+
 def _added_up(x: Sum, range_of: RangeOf) -> Range:
-    total: Range | None = None
-    for monomial, coefficient in x.terms:
-        term = Range.single(coefficient)
-        for atom in monomial:
-            factor = range_of(atom)
-            term = term * factor
-        # An even power is never negative, whatever its base.
-        if len(monomial) % 2 == 0 and monomial and (term.lo is None or term.lo < 0):
-            if all(a is b for a, b in zip(monomial[::2], monomial[1::2], strict=True)):
-                sign = NATURAL if coefficient > 0 else -NATURAL
-                term = term.intersect(sign) or term
-        total = term if total is None else total + term
-    assert total is not None
-    return total
+    return reduce(Range.__add__, (term_range(monomial, coefficient, range_of) for monomial, coefficient in x.terms))
 
 
 def _rewritten(x: Sum, node: Node, coefficient: int, range_of: RangeOf, rewrites: int) -> Range | None:

@@ -26,7 +26,7 @@ from tiercel.shapes.ranges import Range
 
 MAX_TEXT_LENGTH = MAX_SIZE * 64  # what the longest expression with the longest names needs
 _MAX_NESTING = 2 * MAX_DEPTH + 2  # a node in parentheses inside a function, at each level
-_MAX_WORK = 1 << 20  # products of operand sizes, summed: about a second of the slowest divisions
+_MAX_WORK = 1 << 20  # products of operand sizes, summed: at most a few seconds
 _MAX_DIGITS = 19  # sizes are signed 64 bit numbers
 
 _TOKEN = re.compile(
@@ -259,10 +259,8 @@ class Reader:
         return out
 
     def _apply(self, at: int, operation: Callable[..., DimLike], *args: DimLike) -> DimLike:
-        work = 1
-        for arg in args:
-            work *= arg.size + 1 if isinstance(arg, Dim) else 2
-        self._work += min(work, _MAX_WORK)
+        sizes = [arg.size + 1 if isinstance(arg, Dim) else 2 for arg in args]
+        self._work += sizes[0] * sizes[1] if len(sizes) == 2 else sum(sizes) ** 2
         if self._work > _MAX_WORK:
             self._fail("the expression takes too long to bring into normal form", self.tokens[at][2])
         try:

@@ -513,35 +513,78 @@ class Expressions:
         if axis is None or (isinstance(stride, Const) and stride.value == 0):
             text = f"load {element}, ptr {pointer.text}, align {size}"
             return self._from_memory(self._raw(buffer, text, 1, pointer, level=here), buffer.dtype)
-        vector = f"<{axis.lanes} x {element}>"
-        suffix = f"v{axis.lanes}{_SUFFIX[element]}"
-        neutral = splat_text(
-            literal(1.0, buffer.dtype) if element in ("half", "float", "double") else "1", element, axis.lanes
-        )
-        if isinstance(stride, Const) and stride.value == 1:
-            at = self.instruction(
-                f"{buffer.name}.at",
-                f"getelementptr {element}, ptr {pointer.text}, {axis.base}",
-                INDEX,
-                1,
-                pointer,
-                axis.base,
-            )
-            name = f"llvm.masked.load.{suffix}.p0"
-            self.declare(f"declare {vector} @{name}(ptr, i32, <{axis.lanes} x i1>, {vector})")
-            masked = f"call {vector} @{name}(ptr {at.text}, i32 {size}, {axis.mask}, {vector} {neutral})"
-            if axis.full is None:
-                raw = self._raw(buffer, masked, axis.lanes, at, axis.mask, level=self.writer.level)
+        # lanes beyond the end repeat the first element: they raise no floating-point flag that it would not raise
+        first = self._raw(buffer, f"load {element}, ptr {pointer.text}, align {size}", 1, pointer, level=here)
+        neutral = self.spread(first, axis.lanes)
+        if isinstance(stride, Const):
+            if stride.value == 1:
+                raw = self._load_contiguous(buffer, axis, pointer, neutral)
             else:
-                plain = f"load {vector}, ptr {at.text}, align {size}"
-                raw = self._either(buffer.name, axis.full, plain, masked, buffer.dtype, axis.lanes)
-            return self._from_memory(raw, buffer.dtype)
-        pointers = self.vector_pointers(buffer, pointer, stride, flat)
-        name = f"llvm.masked.gather.{suffix}.v{axis.lanes}p0"
-        kind = f"<{axis.lanes} x ptr>"
+                raw = self._gather(buffer, axis, self.vector_pointers(buffer, pointer, stride, flat), neutral)
+        elif stride is None:
+            raw = self._gather(buffer, axis, self.vector_pointers(buffer, pointer, stride, flat), neutral)
+        else:
+            raw = self._load_by_stride(buffer, axis, pointer, stride, neutral)
+        return self._from_memory(raw, buffer.dtype)
+
+    def _load_contiguous(self, buffer: Buffer, axis: VectorAxis, pointer: Value, neutral: Value) -> Value:
+        element, size = memory_type(buffer.dtype), buffer.dtype.itemsize
+        vector, suffix = f"<{axis.lanes} x {element}>", f"v{axis.lanes}{_SUFFIX[element]}"
+        text = f"getelementptr {element}, ptr {pointer.text}, {axis.base}"
+        at = self.instruction(f"{buffer.name}.at", text, INDEX, 1, pointer, axis.base)
+        name = f"llvm.masked.load.{suffix}.p0"
+        self.declare(f"declare {vector} @{name}(ptr, i32, <{axis.lanes} x i1>, {vector})")
+        masked = f"call {vector} @{name}(ptr {at.text}, i32 {size}, {axis.mask}, {vector} {neutral.text})"
+        if axis.full is None:
+            return self._raw(buffer, masked, axis.lanes, at, axis.mask, neutral, level=self.writer.level)
+        plain = f"load {vector}, ptr {at.text}, align {size}"
+        return self._either(buffer.name, axis.full, plain, masked, buffer.dtype, axis.lanes)
+
+    def _gather(self, buffer: Buffer, axis: VectorAxis, pointers: Value, neutral: Value) -> Value:
+        element, size = memory_type(buffer.dtype), buffer.dtype.itemsize
+        vector, suffix = f"<{axis.lanes} x {element}>", f"v{axis.lanes}{_SUFFIX[element]}"
+        name, kind = f"llvm.masked.gather.{suffix}.v{axis.lanes}p0", f"<{axis.lanes} x ptr>"
         self.declare(f"declare {vector} @{name}({kind}, i32, <{axis.lanes} x i1>, {vector})")
-        text = f"call {vector} @{name}({kind} {pointers.text}, i32 {size}, {axis.mask}, {vector} {neutral})"
-        return self._from_memory(self._raw(buffer, text, axis.lanes, pointers, level=self.writer.level), buffer.dtype)
+        given = f"{kind} {pointers.text}, i32 {size}, {axis.mask}, {vector} {neutral.text}"
+        text = f"call {vector} @{name}({given})"
+        return self._raw(buffer, text, axis.lanes, pointers, neutral, level=self.writer.level)
+
+    def _load_by_stride(self, buffer: Buffer, axis: VectorAxis, pointer: Value, stride: Expr, neutral: Value) -> Value:
+        """A stride known only at run time: contiguous where it is 1, one element for all lanes where 0, else a gather."""
+        writer = self.writer
+        step = self.emit(stride)
+        one = self.compare("eq", step, self.constant(1, INDEX))
+        zero = self.compare("eq", step, self.constant(0, INDEX))
+        labels = [writer.label(n) for n in ("unit", "other", "uniform", "spread", "loaded")]
+        place = writer.placeholder()
+        writer.branch(one.text, labels[0], labels[1])
+        edges: list[tuple[Value, str]] = []
+
+        def arm(label: str, make: Callable[[], Value]) -> None:
+            writer.start(label)
+            before = self.enter(place, branch=True)
+            value = make()
+            self.leave(before)
+            edges.append((value, writer.block))
+            writer.jump(labels[4])
+
+        arm(labels[0], lambda: self._load_contiguous(buffer, axis, pointer, neutral))
+        writer.start(labels[1])
+        writer.branch(zero.text, labels[2], labels[3])
+        arm(labels[2], lambda: neutral)
+
+        def gathered() -> Value:
+            lanes = self.binary("mul", self._lane_indices(axis), self.spread(step, axis.lanes))
+            text = f"getelementptr {memory_type(buffer.dtype)}, ptr {pointer.text}, {lanes}"
+            pointers = self.instruction(f"{buffer.name}.lanes", text, INDEX, axis.lanes, pointer, lanes)
+            return self._gather(buffer, axis, pointers, neutral)
+
+        arm(labels[3], gathered)
+        writer.start(labels[4])
+        result = Value(writer.fresh(buffer.name), edges[0][0].dtype, axis.lanes, writer.level)
+        phi = ", ".join(f"[ {value.text}, %{block} ]" for value, block in edges)
+        writer.write(f"{result.text} = phi {result.type} {phi}")
+        return result
 
     def _raw(self, buffer: Buffer, text: str, lanes: int, *operands: Value, level: int) -> Value:
         dtype = as_dtype("uint8") if buffer.dtype is BOOL else buffer.dtype

@@ -13,10 +13,43 @@ from tiercel.dtypes import as_dtype
 
 GEMM_DTYPES = ("float32", "float64")
 
+CALL = "tc.call"
+"""`i64 tc.call(ptr function, ptr frame)`: call with the floating-point flags cleared before and read after.
+
+The result is the function's in the low 32 bits and the flags raised (the low six bits of MXCSR: invalid 1, denormal 2,
+divide by zero 4, overflow 8, underflow 16, inexact 32) above them. Flags that were set before stay set.
+"""
+
+_CALL = f"""
+declare void @llvm.x86.sse.stmxcsr(ptr)
+declare void @llvm.x86.sse.ldmxcsr(ptr)
+define i64 @{CALL}(ptr %function, ptr %frame) {{
+entry:
+  %word = alloca i32, align 4
+  call void @llvm.x86.sse.stmxcsr(ptr %word)
+  %before = load i32, ptr %word, align 4
+  %clean = and i32 %before, -64
+  store i32 %clean, ptr %word, align 4
+  call void @llvm.x86.sse.ldmxcsr(ptr %word)
+  %result = call i64 %function(ptr %frame)
+  call void @llvm.x86.sse.stmxcsr(ptr %word)
+  %after = load i32, ptr %word, align 4
+  %both = or i32 %after, %before
+  store i32 %both, ptr %word, align 4
+  call void @llvm.x86.sse.ldmxcsr(ptr %word)
+  %raised = and i32 %after, 63
+  %wide = zext i32 %raised to i64
+  %high = shl i64 %wide, 32
+  %low = and i64 %result, 4294967295
+  %packed = or i64 %high, %low
+  ret i64 %packed
+}}
+"""
+
 
 def entries() -> tuple[str, ...]:
     """The names of all library functions."""
-    return tuple(name for dtype in GEMM_DTYPES for name in names(as_dtype(dtype)))
+    return (*(name for dtype in GEMM_DTYPES for name in names(as_dtype(dtype))), CALL)
 
 
 def library_text(target: Target) -> str:
@@ -27,4 +60,4 @@ def library_text(target: Target) -> str:
         declared, defined = emit_gemm(as_dtype(dtype), target)
         declarations.update(dict.fromkeys(declared))
         functions += defined
-    return "\n".join([*declarations, *functions]) + "\n"
+    return "\n".join([*declarations, *functions, _CALL]) + "\n"

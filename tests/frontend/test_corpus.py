@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import tiercel
 from tests.frontend.corpus.support import CASES, Case
 from tiercel.errors import CaptureError
 from tiercel.frontend.python import capture
@@ -64,12 +65,21 @@ def interpreted(function: types.FunctionType) -> Any:
     return call
 
 
+def cold(function: types.FunctionType) -> types.FunctionType:
+    """A copy that never ran: CPython's own positions are off where warm code has joined two instructions."""
+    code = function.__code__.replace()
+    made = types.FunctionType(code, function.__globals__, None, function.__defaults__, function.__closure__)
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
 @pytest.mark.parametrize("case", CASES, ids=[c.name for c in CASES])
-def test_like_python(case: Case) -> None:
-    captured = interpreted(case.function)
+@pytest.mark.parametrize("way", ["interpreted", "jitted"])
+def test_like_python(case: Case, way: str) -> None:
+    captured = interpreted(case.function) if way == "interpreted" else tiercel.jit(case.function)
     for given in case.sets:
         for mode in MODES:
-            expected = observe(case.function, _fresh(given), mode=mode)
+            expected = observe(cold(case.function), _fresh(given), mode=mode)
             for _ in range(2):
                 actual = observe(captured, _fresh(given), mode=mode)
                 # Ours shows no frames of comprehensions (as from 3.12 on), but the frame of `call`.
@@ -91,13 +101,6 @@ def positions(error: BaseException, function: types.FunctionType) -> list[tuple[
     return found
 
 
-def cold(function: types.FunctionType) -> types.FunctionType:
-    code = function.__code__.replace()
-    made = types.FunctionType(code, function.__globals__, None, function.__defaults__, function.__closure__)
-    made.__kwdefaults__ = function.__kwdefaults__
-    return made
-
-
 # Their failing part is the look-up of an attribute that was fused with what is done with it.
 FUSED = ("calls.append_on_anything", "calls.append_looks_up_first", "calls.dims")
 
@@ -108,7 +111,6 @@ def test_carets_like_python(case: Case) -> None:
         pytest.skip("the frame of a comprehension, or a fused look-up")
     captured = interpreted(case.function)
     for given in case.sets:
-        # CPython's own positions are off by one where warm code has joined two instructions: use code that is cold.
         expected, actual = observe(cold(case.function), _fresh(given)), observe(captured, _fresh(given))
         if expected.exception is not None:
             assert actual.exception is not None

@@ -96,7 +96,7 @@ def test_equal_sizes_are_not_one_symbol():
     f = Running(double)
     for size in (3, 5):
         f(zeros(size), size)
-    types, facts = f.records[0].typed()
+    types, facts, _ = f.records[0].typed()
     size, value = types[0].shape[0], types[1].value
     assert size is not value
     assert facts.range(size) == facts.range(value) == Range(3, 5)
@@ -110,7 +110,7 @@ def test_declared_symbols_are_used():
     for size in (3, 5):
         f(zeros(size, 2 * size), 1)
     assert f.learned()[0][0] == "float32[3..5, 2*B]{C}"
-    types, facts = f.records[0].typed([f.program.tokens[f.program.functions[0].parameters[0].token], None], facts)
+    types, facts, _ = f.records[0].typed([f.program.tokens[f.program.functions[0].parameters[0].token], None], facts)
     assert types[0].shape == (Symbol("B"), 2 * Symbol("B"))
     assert facts.range(Symbol("B")) == Range(3, 5)
 
@@ -320,7 +320,7 @@ def test_an_assigned_profile_counts():
 
 def test_typing_adds_results():
     machine = Machine()
-    machine.typing = lambda program, index, typed: {0: f"seen {typed.types[0].shape[0]}"}
+    machine.typing = lambda decoded, record, typed: {0: f"seen {typed.types[0].shape[0]}"}
     f = Running(double, machine)
     f(zeros(2), 1)
     assert f.program.profile.functions[0].signatures[0].results[0] == "seen x.d0"

@@ -21,6 +21,7 @@ from tiercel.config import Settings
 from tiercel.interp import Callee, Decoded, Hooks
 from tiercel.interp.layout import CounterLayout
 from tiercel.vm import profile
+from tiercel.vm.infer import learned_results
 from tiercel.vm.ledger import Ledger, Line, order
 
 __all__ = ["Machine", "machine"]
@@ -36,12 +37,12 @@ class Machine:
 
     Attributes:
         ledger: the account of fallbacks, copies, conversions.
-        typing: tells the types of what instructions wrote; None where only parameters are to be shown.
+        typing: tells what instructions wrote; None where only parameters are to be shown.
     """
 
     def __init__(self) -> None:
         self.ledger = Ledger()
-        self.typing: profile.Typing | None = None
+        self.typing: profile.Typing | None = learned_results
         self._functions: dict[int, weakref.ref[Decoded]] = {}
         self._serial = itertools.count()
         self._programs: weakref.WeakSet[Program] = weakref.WeakSet()

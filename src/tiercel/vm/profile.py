@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import math
 import re
+import weakref
 from array import array
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from tiercel import config
 from tiercel.bytecode.program import Function, FunctionProfile, Profile, Program, SignatureProfile
@@ -42,6 +43,7 @@ __all__ = [
     "SignatureRecord",
     "Typed",
     "Watch",
+    "believed_multiple",
     "function_profile",
     "learned",
 ]
@@ -73,10 +75,11 @@ class Seen(NamedTuple):
 
 
 class Typed(NamedTuple):
-    """A Signature as typing takes it: a type per live-in, and what is known of their symbols."""
+    """A Signature as typing takes it: a type per live-in, what is known of their symbols, and what each size is."""
 
     types: tuple[Type, ...]
     facts: Facts
+    dims: tuple[DimLike, ...] = ()
 
 
 class SignatureRecord:
@@ -89,9 +92,11 @@ class SignatureRecord:
         seen: what was learned; replaced, never changed.
     """
 
-    __slots__ = ("_next", "_recent", "key", "live_ins", "seen", "slots")
+    __slots__ = ("_next", "_objects", "_recent", "key", "live_ins", "seen", "slots")
 
-    def __init__(self, key: tuple[Key, ...], live_ins: Sequence[LiveIn], sizes: Sequence[int]) -> None:
+    def __init__(
+        self, key: tuple[Key, ...], live_ins: Sequence[LiveIn], sizes: Sequence[int], values: Sequence[Any] = ()
+    ) -> None:
         self.key = key
         self.live_ins = tuple(live_ins)
         self.slots = tuple(s for k, live in zip(key, live_ins, strict=True) for s in slots(k, live.name))
@@ -99,6 +104,11 @@ class SignatureRecord:
             raise ValueError(f"{len(sizes)} sizes for {len(self.slots)} slots")
         self._recent = array("q", bytes(8 * RECENT * len(sizes)))
         self._next = 0
+        # Of objects one sample each, weakly: what the attributes of `self` are is read from it.
+        self._objects: dict[int, weakref.ref[Any]] = {}
+        for k, live, value in zip(key, live_ins, values, strict=False):
+            if not isinstance(k, tuple) and k.__weakrefoffset__:
+                self._objects[live.register] = weakref.ref(value)
         self.seen = Seen(0, 0, tuple(sizes), tuple(sizes), tuple(map(abs, sizes)))
 
     def add(self, sizes: Sequence[int], entries: int) -> None:
@@ -116,6 +126,11 @@ class SignatureRecord:
             tuple(map(math.gcd, seen.divisor, sizes)),
         )
 
+    def sample(self, register: int) -> Any:
+        """Return an object that came by in a live-in register; None if it is gone, or the live-in is no object."""
+        reference = self._objects.get(register)
+        return None if reference is None else reference()
+
     def recent(self) -> list[tuple[int, ...]]:
         """Return the last samples, at most `RECENT`, in no particular order."""
         width = len(self.slots)
@@ -129,10 +144,9 @@ class SignatureRecord:
         columns = list(zip(*self.recent(), strict=True)) or [()] * len(self.slots)
         out = []
         for low, high, divisor, column in zip(seen.low, seen.high, seen.divisor, columns, strict=True):
-            believed = low != high and len(set(column)) >= _DISTINCT_FOR_MULTIPLE
             bottom = None if low <= -INT_LIMIT else low
             top = None if high >= INT_LIMIT else high
-            out.append(Range(bottom, top, max(divisor, 1) if believed else 1))
+            out.append(Range(bottom, top, believed_multiple(divisor, len(set(column)))))
         return out
 
     def text(self) -> str:
@@ -172,6 +186,7 @@ class SignatureRecord:
         ranges = iter(self.ranges())
         names: set[str] = {str(s) for t in tokens if t is not None for s in t.token.symbols}
         types = []
+        every: list[DimLike] = []
         for i, (live, key) in enumerate(zip(self.live_ins, self.key, strict=True)):
             dims: list[DimLike] = []
             declared = _declared_dims(key, tokens[i] if i < len(tokens) else None)
@@ -185,7 +200,13 @@ class SignatureRecord:
                         pass  # a declared range that was narrowed later: what is declared counts
                 dims.append(dim)
             types.append(key_type(key, iter(dims)))
-        return Typed(tuple(types), known)
+            every += dims
+        return Typed(tuple(types), known, tuple(every))
+
+
+def believed_multiple(divisor: int, distinct: int) -> int:
+    """Return the common divisor of some sizes if there were enough different ones to believe it, else 1."""
+    return max(divisor, 1) if distinct >= _DISTINCT_FOR_MULTIPLE else 1
 
 
 def _declared_dims(key: Any, token: TensorDescriptor | None) -> tuple[DimLike, ...] | None:
@@ -249,7 +270,8 @@ class Recorder:
                 if len(self.signatures) >= MAX_SIGNATURES:
                     self.others += stands_for
                     return
-                record = self.signatures.setdefault(key, SignatureRecord(key, self.live_ins, sizes))
+                values = [registers[live.register] for live in self.live_ins]
+                record = self.signatures.setdefault(key, SignatureRecord(key, self.live_ins, sizes, values))
             record.add(sizes, stands_for)
         except Exception:  # noqa: BLE001 - a value so odd that it cannot be described must not break the program
             self.failed += 1
@@ -330,8 +352,8 @@ def declared_tokens(program: Program, function: Function) -> list[TensorDescript
     return [program.tokens[p.token] if p.token is not None else None for p in function.parameters]
 
 
-# What typing adds: given the program, the function's index and a Signature, texts per instruction.
-Typing = Callable[[Program, int, Typed], "dict[int, str]"]
+# What typing adds: given a function and a Signature of its entries, texts per instruction.
+Typing: TypeAlias = Callable[[Decoded, SignatureRecord, Typed], "dict[int, str]"]
 
 
 def learned(
@@ -378,7 +400,7 @@ def function_profile(
             old = loops.get(loop, (0, 0))
             loops[loop] = (old[0] + c.entries, old[1] + c.iterations)
         for record in one.watch.entry.records():
-            learned = _signature_profile(program, index, record, tokens, typing)
+            learned = _signature_profile(one, record, tokens, typing)
             known = signatures.get(learned.text)
             signatures[learned.text] = learned if known is None else _merge(known, learned)
     kept = sorted(signatures.values(), key=lambda s: -s.count)[:MAX_SIGNATURES]
@@ -386,19 +408,12 @@ def function_profile(
 
 
 def _signature_profile(
-    program: Program,
-    index: int,
-    record: SignatureRecord,
-    tokens: Sequence[TensorDescriptor | None],
-    typing: Typing | None,
+    decoded: Decoded, record: SignatureRecord, tokens: Sequence[TensorDescriptor | None], typing: Typing | None
 ) -> SignatureProfile:
     live_ins = record.learned_texts(tokens)
     results = {}
-    for i, ins in enumerate(program.functions[index].instructions):
-        if ins.opcode == "LoadParam" and ins.index in live_ins:
-            results[i] = live_ins[ins.index]
     if typing is not None:
-        results.update(typing(program, index, record.typed(tokens, program.facts)))
+        results = typing(decoded, record, record.typed(tokens, decoded.program.facts))
     return SignatureProfile(record.text(), record.seen.entries, live_ins, results)
 
 

@@ -560,6 +560,12 @@ def _fma_samples(rng: np.random.Generator) -> Iterator[Sample]:
         yield Sample((x, y[::-1], z[:, ::-1]), symbolic=False)
         yield Sample((x[0, 0], y[0, 1], z[0, 2]), symbolic=False)
         yield Sample((x, -0.5, z), symbolic=False)
+    for dtype, bits in (("float32", 24), ("float64", 53)):
+        # (1 + a)(1 + b) is halfway between two numbers of the dtype, and z, far too small for a sum in float64, decides.
+        x = np.full(8, 1 + 2.0 ** -(bits // 2), dtype) * np.array([1, -1, 2, -2] * 2, dtype)
+        y = np.array([1 + 2.0 ** -(bits - bits // 2)] * 4 + [1 + 3 * 2.0 ** -(bits - bits // 2)] * 4, dtype)
+        for tiny in (0.0, 2.0**-100, -(2.0**-100)):
+            yield Sample((x, y, np.full(8, tiny, dtype)))
     for dtype in ("float16", "float32", "float64"):
         # Products that cancel against z, halfway cases, and results near the ends of the range.
         x, y = make(rng, (64,), dtype), make(rng, (64,), dtype)

@@ -50,6 +50,9 @@ def reductions(
                 )
             yield Sample((make(rng, (40, 7), dtype)[:, 2],), symbolic=False)
             yield Sample((make(rng, (2,), dtype)[0],), symbolic=False)
+            if dtype.is_half and name not in ("prod", "cumprod"):
+                # Long enough for a sum in the type itself to be far off.
+                yield Sample((np.abs(make(rng, (2000, 2), dtype)),), {"axis": 0}, symbolic=False)
             if has_dtype:
                 for target in ("float32", "float64", "int16", "complex64", "bfloat16", bool):
                     # Variances in such dtypes are left to NumPy.
@@ -99,6 +102,11 @@ def _folded(fold: Any, x: Any, target: np.dtype[Any], axis: Any, keepdims: bool,
     return np.asarray((total - low) % modulus + low, dtype=object).astype(target)
 
 
+def _folding_ulp(target: np.dtype[Any]) -> float:
+    # Half types are summed in float32 and rounded once.
+    return 1.0 if as_dtype(target).is_half else 8.0
+
+
 def _sum(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
     target = _result_dtype("sum", x, {"axis": axis, "dtype": dtype})
     if target.kind == "b":
@@ -109,7 +117,7 @@ def _sum(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) ->
     return Want(
         np.einsum("...->...", w).sum(axis=axis, keepdims=keepdims),
         scale=np.abs(w).sum(axis=axis, keepdims=keepdims),
-        ulp=8,
+        ulp=_folding_ulp(target),
     )
 
 
@@ -128,7 +136,7 @@ def _mean(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -
         return np.mean(x, axis=axis, dtype=target, keepdims=keepdims)
     w = _wide(x, target)
     total = np.abs(w).mean(axis=axis, keepdims=keepdims)
-    return Want(w.mean(axis=axis, keepdims=keepdims), scale=total, ulp=8)
+    return Want(w.mean(axis=axis, keepdims=keepdims), scale=total, ulp=_folding_ulp(target))
 
 
 def _var(x: Any, axis: Any = None, dtype: Any = None, ddof: int = 0, keepdims: bool = False) -> Any:
@@ -145,7 +153,7 @@ def _var(x: Any, axis: Any = None, dtype: Any = None, ddof: int = 0, keepdims: b
     return Want(
         square.sum(axis=axis, keepdims=keepdims) / np.longdouble(max(count - ddof, 0)),
         scale=(np.abs(w) ** 2).mean(axis=axis, keepdims=keepdims),
-        ulp=32,
+        ulp=2 * _folding_ulp(target),
     )
 
 
@@ -154,7 +162,7 @@ def _std(x: Any, axis: Any = None, dtype: Any = None, ddof: int = 0, keepdims: b
     if target.kind in "biu":
         return np.std(x, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims)
     want = _var(x, axis, dtype, ddof, keepdims)
-    return Want(np.sqrt(want.value), scale=np.sqrt(want.scale), ulp=32)
+    return Want(np.sqrt(want.value), scale=np.sqrt(want.scale), ulp=want.ulp)
 
 
 def _first_best(values: list[Any], better: Callable[[Any, Any], bool]) -> int:
@@ -209,14 +217,14 @@ def _running(combine: Callable[[Any, Any], Any], name: str) -> Callable[..., Any
         x = np.asarray(x)
         x = x.reshape(-1) if axis is None or not x.ndim else x
         axis = 0 if axis is None else axis
-        w = _wide(x, target) if target.kind in "fc" else x.astype(target)
+        w = _wide(x, target) if as_dtype(target).is_inexact else x.astype(target)
         out = np.array(w)
         size = np.abs(w).astype(np.longdouble)
         out, size = np.moveaxis(out, axis, 0), np.moveaxis(np.array(size), axis, 0)
         for i in range(1, out.shape[0]):
             out[i] = combine(out[i - 1], out[i])
             size[i] = combine(size[i - 1], size[i])
-        return Want(np.moveaxis(out, 0, axis), scale=np.moveaxis(size, 0, axis), ulp=16)
+        return Want(np.moveaxis(out, 0, axis), scale=np.moveaxis(size, 0, axis), ulp=2 * _folding_ulp(target))
 
     return compute
 
@@ -372,6 +380,8 @@ def _running_samples(name: str) -> Callable[[np.random.Generator], Iterator[Samp
                 {"dtype": "complex64"},
             ):
                 yield Sample((make(rng, (3, 5), dtype),), given, symbolic=False)
+            if dtype.is_half and name == "cumsum":
+                yield Sample((np.abs(make(rng, (2000,), dtype)),), symbolic=False)
         for layout, shape in itertools.product(LAYOUTS, ((), (3,), (0,), (2, 3), (2, 3, 4), (2, 0, 4), (1, 3, 1))):
             for axis in (None, 0, 1, -1, 4):
                 yield from forms(

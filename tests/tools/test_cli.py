@@ -338,3 +338,9 @@ def test_warnings_of_the_script_are_the_scripts(tiercel_command, script, tmp_pat
         warnings.simplefilter("always")
         tiercel_command("explain", "warns.py")
     assert [(w.filename, w.lineno) for w in caught] == [("warns.py", 2)]
+
+
+def test_cache_has_nothing_yet(tiercel_command):
+    assert "nothing to keep" in tiercel_command("cache", "list").out
+    assert tiercel_command("cache", "list", "--json").out == "[]\n"
+    assert tiercel_command("cache", "clear").code == 0

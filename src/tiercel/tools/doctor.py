@@ -30,6 +30,7 @@ import numpy as np
 import tiercel
 from tiercel import config
 from tiercel.config import SETTINGS
+from tiercel.vm.report import HAS_COMPILER
 
 __all__ = ["Check", "add_arguments", "diagnose", "run"]
 
@@ -327,7 +328,7 @@ def _check_processes() -> Check:
 
 
 def _check_compiler() -> Check:
-    if importlib.util.find_spec("tiercel.jit") is None:
+    if not HAS_COMPILER:
         return Check("compiler", "off", "not part of this version: everything runs interpreted (O0), and right")
     if config.current().worker == "off":
         return Check("compiler", "off", "the setting `worker` is off")

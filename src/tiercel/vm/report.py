@@ -23,6 +23,7 @@ from tiercel.vm.profile import declared_tokens
 from tiercel.vm.render import report_html, report_text
 
 __all__ = [
+    "HAS_COMPILER",
     "FunctionReport",
     "LoopReport",
     "PythonLine",
@@ -36,6 +37,8 @@ __all__ = [
 ]
 
 _UNKNOWN_NS: Final = 1 << 62
+# Whether anything compiles regions that are hot. Whoever makes it true gives `unmet` what comes after being hot.
+HAS_COMPILER: Final[bool] = False
 _NO_COMPILER: Final = "hot: waits for the compiler, which this version does not have"
 
 

@@ -49,11 +49,13 @@ class Environment:
         self.function = function
         self.program_of = program_of
         self.conditions: dict[tuple[Source, str], Condition] = {}
+        self.functions: list[types.FunctionType] = [function]  # whose globals and cells conditions speak of
 
     def child(self, function: types.FunctionType) -> Environment:
         """The surroundings of a function called from here; conditions are shared."""
         inner = Environment(function, self.program_of)
-        inner.conditions = self.conditions
+        inner.conditions, inner.functions = self.conditions, self.functions
+        self.functions.append(function)
         return inner
 
     def require(self, source: Source, what: Literal["identity", "value", "function", "class"], expected: Any) -> None:

@@ -550,7 +550,7 @@ class Expressions:
         return self._raw(buffer, text, axis.lanes, pointers, neutral, level=self.writer.level)
 
     def _load_by_stride(self, buffer: Buffer, axis: VectorAxis, pointer: Value, stride: Expr, neutral: Value) -> Value:
-        """A stride known only at run time: contiguous where it is 1, one element for all lanes where 0, else a gather."""
+        """A stride known at run time: contiguous where it is 1, one element for all lanes where 0, else a gather."""
         writer = self.writer
         step = self.emit(stride)
         one = self.compare("eq", step, self.constant(1, INDEX))

@@ -1,0 +1,423 @@
+"""The tiers of one function: count, decide, compile in the background, patch in, and run what is there.
+
+In: calls that come in as argument tuples. Out: their results, by a compiled entry where one accepts the arguments,
+else by the interpreter. What is hot is traced and lowered here (a few milliseconds, once per Signature) and given to
+the compile service; its code is patched in by replacing the tuple of entries, which a call reads once: a call sees the
+entries before or after a patch, never a half of it.
+
+Signature: the kinds of the arguments (class, dtype, rank, contiguity; the class of objects), never a size. A Signature
+is compiled at most twice: first for sizes that agree as they did when it became hot, then, if calls miss that, in
+general.
+
+An entry that takes longer than the interpreter did on calls of the same amount of work is taken out again (demoted):
+the median of 32 calls in a power-of-two class of input bytes is compared with 1.1 times the interpreted median of that
+class.
+"""
+
+from __future__ import annotations
+
+import logging
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import FunctionType
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from tiercel.bytecode.program import Function
+from tiercel.codegen.abi import frame_size, frame_words
+from tiercel.compiler.abstract import Untraceable
+from tiercel.compiler.elementwise import NotLowered
+from tiercel.compiler.environment import Condition, Environment
+from tiercel.compiler.graph import Region
+from tiercel.compiler.lower import Lowered, lower_region
+from tiercel.compiler.trace import trace_region
+from tiercel.config import Settings
+from tiercel.values.tensor import Tensor
+from tiercel.vm.entry import MISS, Entry, Frames, make_entry
+
+__all__ = ["Builder", "Built", "SignatureState", "Tiers", "signature_of"]
+
+logger = logging.getLogger("tiercel")
+
+MAX_SIGNATURES: Final = 16
+"""Signatures of one function that are counted; calls of others stay interpreted."""
+MAX_ENTRIES: Final = 8
+DEMOTE_WINDOW: Final = 32
+DEMOTE_RATIO: Final = 1.1
+
+
+@dataclass(slots=True)
+class Built:
+    """What the compile service gives for a region.
+
+    Attributes:
+        code, arena: addresses in mapped code.
+        frames: the shared parts of calling.
+        keep: what must stay alive.
+        times_ms: by stage.
+        certificate: what validation found, as plain data.
+        from_cache: whether nothing was compiled.
+    """
+
+    code: int
+    arena: int
+    frames: Frames
+    keep: tuple[Any, ...]
+    times_ms: dict[str, float]
+    certificate: dict[str, Any]
+    from_cache: bool = False
+
+
+class Ticket(Protocol):
+    """A build under way."""
+
+    def poll(self) -> Built | str | None:
+        """The code, a reason why there is none, or None while it is not known."""
+
+    def wait(self, timeout: float | None) -> bool:
+        """Wait; false when the time was up first."""
+
+
+class Builder(Protocol):
+    """Compiles lowered regions, somewhere else."""
+
+    def submit(self, region: Region, lowered: Lowered) -> Ticket:
+        """Begin."""
+
+    def available(self) -> str | None:
+        """Why nothing can be compiled; None if it can."""
+
+
+def signature_of(value: Any) -> Any:
+    """What of an argument a Signature is keyed by."""
+    kind = type(value)
+    if kind is np.ndarray:
+        return (value.dtype, value.ndim, value.flags.c_contiguous)
+    if isinstance(value, Tensor):
+        array = value._array
+        return (kind, array.dtype, array.ndim, array.flags.c_contiguous)
+    if kind is tuple:
+        return tuple(signature_of(v) for v in value)
+    if kind is dict:
+        return tuple((k, signature_of(v)) for k, v in value.items())
+    if kind in (str, bytes, type(None)):
+        return value
+    return kind
+
+
+def _bytes_of(value: Any) -> int:
+    if type(value) is np.ndarray:
+        return int(value.nbytes)
+    if isinstance(value, Tensor):
+        return int(value._array.nbytes)
+    if type(value) in (tuple, list):
+        return sum(_bytes_of(v) for v in value)
+    return 8
+
+
+@dataclass(slots=True)
+class Variant:
+    """A compiled or attempted form of a Signature."""
+
+    speculative: bool
+    region: Region | None = None
+    lowered: Lowered | None = None
+    ticket: Ticket | None = None
+    entry: Entry | None = None
+    built: Built | None = None
+    reason: str = ""  # why there is no entry
+    line: int | None = None
+    started_ns: int = 0
+    patched_ns: int = 0
+    stages_ms: dict[str, float] = field(default_factory=dict)
+    demoted: str = ""
+    timings: dict[int, deque[int]] = field(default_factory=dict)
+    conditions: dict[Any, Condition] = field(default_factory=dict)
+    functions: dict[int, FunctionType] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class SignatureState:
+    """What is known about one Signature of a function."""
+
+    key: Any
+    calls: int = 0
+    total_ns: int = 0
+    variants: list[Variant] = field(default_factory=list)
+    interpreted: dict[int, deque[int]] = field(default_factory=dict)
+    misses: int = 0
+
+    def note(self, work: int, elapsed: int) -> None:
+        """Account an interpreted call."""
+        self.calls += 1
+        self.total_ns += elapsed
+        bucket = work.bit_length()
+        if bucket not in self.interpreted:
+            if len(self.interpreted) >= 16:
+                return
+            self.interpreted[bucket] = deque(maxlen=DEMOTE_WINDOW)
+        self.interpreted[bucket].append(elapsed)
+
+
+class Tiers:
+    """The tiers of one function.
+
+    Args:
+        name: of the function, for people.
+        function: the user's function.
+        program: its bytecode and constants.
+        program_of: bytecode of functions it may call.
+        settings: the settings in force.
+        builder: gives the compile service (asked when something is hot).
+        line_of: source line of an instruction.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        function: FunctionType,
+        program: tuple[Function, Sequence[Any]],
+        program_of: Callable[[FunctionType], tuple[Function, Sequence[Any]] | None],
+        settings: Callable[[], Settings],
+        builder: Callable[[], Builder],
+    ) -> None:
+        self.name = name
+        self.function = function
+        self.program = program
+        self.program_of = program_of
+        self.settings = settings
+        self.builder = builder
+        self.entries: tuple[Entry, ...] = ()
+        self.signatures: dict[Any, SignatureState] = {}
+        self.pending: list[tuple[SignatureState, Variant]] = []
+        self.compiled_calls = 0
+        self.compiled_ns = 0
+        self.interpreted_calls = 0
+        self.interpreted_ns = 0
+        self.compiles = 0
+        self._ticks = 0
+
+    # ---- calling -----------------------------------------------------------------------------------------------------
+
+    def run(self, interpret: Callable[[Any, tuple[Any, ...]], Any], prepared: Any, arguments: tuple[Any, ...]) -> Any:
+        """Run a call."""
+        for entry in self.entries:
+            started = time.perf_counter_ns()
+            result = entry.run(arguments)
+            if result is not MISS:
+                elapsed = time.perf_counter_ns() - started
+                self.compiled_calls += 1
+                self.compiled_ns += elapsed
+                entry.time_ns += elapsed
+                self._ticks += 1
+                if not self._ticks & 15:
+                    self._watch(entry, arguments, elapsed)
+                return result
+        settings = self.settings()
+        if settings.level == "O0":
+            return interpret(prepared, arguments)
+        if self.pending:
+            self.poll()
+        started = time.perf_counter_ns()
+        result = interpret(prepared, arguments)
+        elapsed = time.perf_counter_ns() - started
+        self.interpreted_calls += 1
+        self.interpreted_ns += elapsed
+        self._note(settings, arguments, elapsed)
+        return result
+
+    def _note(self, settings: Settings, arguments: tuple[Any, ...], elapsed: int) -> None:
+        try:
+            key = tuple(map(signature_of, arguments))
+            state = self.signatures.get(key)
+        except TypeError:
+            return  # an argument that cannot be a key
+        if state is None:
+            if len(self.signatures) >= MAX_SIGNATURES:
+                return
+            state = self.signatures[key] = SignatureState(key)
+        state.note(sum(map(_bytes_of, arguments)), elapsed)
+        if state.variants and self._has_entry(state):
+            state.misses += 1
+        if self.wants_compile(settings, state) is None:
+            self.compile(settings, state, arguments)
+
+    @staticmethod
+    def _has_entry(state: SignatureState) -> bool:
+        return any(v.entry is not None and not v.demoted for v in state.variants)
+
+    # ---- deciding ----------------------------------------------------------------------------------------------------
+
+    def wants_compile(self, settings: Settings, state: SignatureState) -> str | None:
+        """Why the Signature is not compiled now; None if it should be."""
+        if state.variants:
+            last = state.variants[-1]
+            if last.ticket is not None and last.entry is None and not last.reason:
+                return "being compiled"
+            if last.reason:
+                return last.reason
+            if not last.speculative or state.misses < settings.hot_count:
+                return "compiled"
+        if state.calls <= settings.warmup_calls:
+            return f"call {state.calls} of the {settings.warmup_calls} that only watch"
+        total_ms = state.total_ns / 1e6
+        hot = state.calls >= settings.hot_count and total_ms >= settings.hot_time_ms
+        if not hot and total_ms < settings.hot_total_ms:
+            return (
+                f"not hot: {state.calls} calls and {total_ms:.1f} ms (hot at {settings.hot_count} calls and "
+                f"{settings.hot_time_ms:g} ms, or {settings.hot_total_ms:g} ms)"
+            )
+        return None
+
+    def compile(self, settings: Settings, state: SignatureState, arguments: tuple[Any, ...]) -> Variant:
+        """Trace and lower for these arguments, and hand over to the service."""
+        speculative = not state.variants
+        variant = Variant(speculative, started_ns=time.perf_counter_ns())
+        state.variants.append(variant)
+        state.misses = 0
+        service = self.builder()
+        unavailable = service.available()
+        if unavailable is not None:
+            variant.reason = unavailable
+            return variant
+        code, constants = self.program
+        environment = Environment(self.function, self.program_of)
+        try:
+            started = time.perf_counter_ns()
+            region = trace_region(
+                code, constants, environment, arguments, name=_identifier(self.name), speculate=speculative
+            )
+            traced = time.perf_counter_ns()
+            variant.lowered = lower_region(region)
+            lowered_at = time.perf_counter_ns()
+        except (Untraceable, NotLowered) as error:
+            index = getattr(error, "index", None)
+            index = getattr(error, "origin", None) if index is None else index
+            variant.line = code.line_of(index) if index is not None and index < len(code.instructions) else None
+            variant.reason = error.reason
+            logger.info(
+                "JIT: %s stays interpreted: %s%s",
+                self.name,
+                error.reason,
+                f" (line {variant.line})" if variant.line else "",
+            )
+            return variant
+        variant.region = region
+        variant.stages_ms = {"trace": (traced - started) / 1e6, "lower": (lowered_at - traced) / 1e6}
+        logger.info(
+            "JIT: Hot path detected at PC=0x%02X, signature=%s:%s, range %s", 0, self.name, region.signature,
+            "sizes that agree" if speculative else "any sizes",
+        )  # fmt: skip
+        variant.conditions = dict(environment.conditions)
+        variant.functions = {id(f): f for f in environment.functions}
+        variant.ticket = service.submit(region, variant.lowered)
+        self.pending.append((state, variant))
+        return variant
+
+    # ---- patching ----------------------------------------------------------------------------------------------------
+
+    def poll(self) -> None:
+        """Patch in what is ready."""
+        still: list[tuple[SignatureState, Variant]] = []
+        for state, variant in self.pending:
+            assert variant.ticket is not None
+            outcome = variant.ticket.poll()
+            if outcome is None:
+                still.append((state, variant))
+            elif isinstance(outcome, str):
+                variant.reason = outcome
+                logger.info("JIT: %s rejected: %s", self.name, outcome)
+            else:
+                self.patch(variant, outcome)
+        self.pending = still
+
+    def patch(self, variant: Variant, built: Built) -> None:
+        """Put a validated entry in front of the others."""
+        lowered = variant.lowered
+        assert lowered is not None
+        assert variant.region is not None
+        function = lowered.function
+        entry = make_entry(
+            lowered.interface,
+            variant.conditions,
+            variant.functions,
+            words=frame_words(function),
+            frame_size=frame_size(function),
+            code=built.code,
+            arena=built.arena,
+            frames=built.frames,
+            description=f"{self.name} {variant.region.signature}",
+            sites=lowered.sites,
+            keep=built.keep,
+        )
+        variant.entry, variant.built = entry, built
+        variant.patched_ns = time.perf_counter_ns()
+        variant.stages_ms.update(built.times_ms)
+        # special ones before general ones
+        entries = [entry, *self.entries] if variant.speculative else [*self.entries, entry]
+        self.entries = tuple(entries[:MAX_ENTRIES])
+        if not built.from_cache:
+            self.compiles += 1
+        spent = sum(built.times_ms.values())
+        detail = ", ".join(f"{k} {v:.1f}" for k, v in built.times_ms.items())
+        logger.info("JIT: Kernel generated in %.1f ms (%s), replaced dispatch entry", spent, detail)
+
+    def _watch(self, entry: Entry, arguments: tuple[Any, ...], elapsed: int) -> None:
+        """Note the time of one call in sixteen; demote an entry that is slower than the interpreter was."""
+        found = self._owner(entry)
+        if found is None:
+            return
+        state, variant = found
+        bucket = sum(map(_bytes_of, arguments)).bit_length()
+        times = variant.timings.setdefault(bucket, deque(maxlen=DEMOTE_WINDOW))
+        times.append(elapsed)
+        baseline = state.interpreted.get(bucket)
+        if len(times) < DEMOTE_WINDOW or not baseline or len(baseline) < 3:
+            return
+        compiled, interpreted = statistics.median(times), statistics.median(baseline)
+        if compiled > DEMOTE_RATIO * interpreted:
+            variant.demoted = (
+                f"{compiled / 1e3:.0f} us compiled against {interpreted / 1e3:.0f} us interpreted, inputs of about "
+                f"{1 << max(bucket - 1, 0)} bytes"
+            )
+            variant.reason = f"demoted: {variant.demoted}"
+            self.entries = tuple(e for e in self.entries if e is not entry)
+            logger.info("JIT: %s demoted: %s", self.name, variant.demoted)
+
+    def _owner(self, entry: Entry) -> tuple[SignatureState, Variant] | None:
+        for state in self.signatures.values():
+            for variant in state.variants:
+                if variant.entry is entry:
+                    return state, variant
+        return None
+
+    # ---- asking ------------------------------------------------------------------------------------------------------
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until nothing is pending; false when the time was up first."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while self.pending:
+            _, variant = self.pending[0]
+            assert variant.ticket is not None
+            left = None if end is None else max(0.0, end - time.monotonic())
+            if not variant.ticket.wait(left):
+                return False
+            self.poll()
+        return True
+
+    def warm(self, arguments: tuple[Any, ...]) -> Variant | None:
+        """Compile for these arguments now, without waiting for heat; returns what became of it."""
+        key = tuple(map(signature_of, arguments))
+        state = self.signatures.setdefault(key, SignatureState(key))
+        if not state.variants:
+            self.compile(self.settings(), state, arguments)
+            self.wait()
+        return state.variants[-1] if state.variants else None
+
+
+def _identifier(name: str) -> str:
+    return "tc_" + "".join(c if c.isalnum() or c == "_" else "_" for c in name)

@@ -1,0 +1,479 @@
+"""Entering machine code from Python: check the arguments, fill the frame, call, make the results.
+
+In: the `Interface` of a lowered region, the conditions it was traced under, and mapped code. Out: `Entry`, called with
+the argument tuple of a function; it gives the result or `MISS`. The checks and conversions are generated as Python
+source for the one interface, so that a call costs a few microseconds and no dictionary of shapes is ever built.
+
+Invariants: nothing that the caller can see is written before the code has returned 0; any guard that fails, any exit
+the code takes, any result size that does not exist and any watched floating-point flag gives MISS, after which the
+interpreter runs the call from its start and behaves as NumPy does. The argument objects are alive during the call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import time
+from collections.abc import Callable, Mapping
+from types import FunctionType
+from typing import Any, Final
+
+import numpy as np
+
+from tiercel.codegen.abi import ARENA, POOL, THREADS
+from tiercel.compiler.abstract import Source
+from tiercel.compiler.environment import Condition
+from tiercel.compiler.interface import (
+    Constant,
+    InputSpec,
+    Interface,
+    NewArray,
+    Recipe,
+    SameInput,
+    ScalarOutput,
+    Sequence,
+    SizeValue,
+    new_arrays,
+)
+from tiercel.errors import InternalError
+from tiercel.shapes import Dim, DimLike, Symbol
+from tiercel.shapes.dims import Node, Sum
+from tiercel.values.tensor import Tensor
+
+__all__ = ["MISS", "Entry", "Frames", "make_entry"]
+
+
+class _Miss:
+    def __repr__(self) -> str:
+        return "MISS"
+
+
+MISS: Final = _Miss()
+"""What an entry gives when the interpreter has to run the call."""
+
+ENTRY_TYPE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
+SIZE_TYPE = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+
+# MXCSR flags and the kind of NumPy's error state that watches them
+_FLAGS: Final = (("invalid", 1), ("divide", 4), ("over", 8), ("under", 16))
+_DEFAULT_WATCH: Final = 1 | 4 | 8
+
+
+class Arenas:
+    """Memory for the arenas of active calls: taken for a call, given back, forgotten when much larger than needed."""
+
+    def __init__(self) -> None:
+        self._free: list[np.ndarray[Any, Any]] = []
+
+    def take(self, size: int) -> np.ndarray[Any, Any]:
+        """A block of at least `size` bytes plus alignment."""
+        try:
+            block = self._free.pop()
+        except IndexError:
+            return np.empty(size + 64, np.uint8)
+        if block.size >= size + 64 and block.size <= 16 * (size + 4096):
+            return block
+        return np.empty(size + 64, np.uint8)
+
+    def give(self, block: np.ndarray[Any, Any]) -> None:
+        """Keep a block for the next call."""
+        if len(self._free) < 4:
+            self._free.append(block)
+
+    def release(self) -> int:
+        """Let go of what no call uses; returns the bytes."""
+        blocks, self._free = self._free, []
+        return sum(b.size for b in blocks)
+
+    @property
+    def held(self) -> int:
+        """Bytes kept for later calls."""
+        return sum(b.size for b in list(self._free))
+
+
+ARENAS: Final = Arenas()
+
+
+def watched_flags() -> int:
+    """The MXCSR flags that NumPy's error state of this thread or task does not ignore."""
+    state: dict[str, Any] = dict(np.geterr())
+    return sum((bit if state[name] != "ignore" else 0) for name, bit in _FLAGS)
+
+
+try:
+    from numpy._core.umath import _extobj_contextvar
+
+    _default_state = None
+
+    def current_watch() -> int:
+        """`watched_flags`, quickly where the error state was never touched."""
+        global _default_state
+        state = _extobj_contextvar.get()
+        if state is _default_state:
+            return _DEFAULT_WATCH
+        watch = watched_flags()
+        if _default_state is None and watch == _DEFAULT_WATCH:
+            _default_state = state
+        return watch
+
+except ImportError:  # another NumPy
+    current_watch = watched_flags
+
+
+class Frames:
+    """What all entries share: the library function that calls, the thread pool."""
+
+    def __init__(self, call: int, *, pool: int = 0, threads: int = 1) -> None:
+        self.call = ENTRY_TYPE(call)
+        self.pool = pool
+        self.threads = threads
+
+
+class Entry:
+    """A way into machine code for one kind of arguments.
+
+    Attributes:
+        run: `run(arguments) -> result | MISS`.
+        calls, misses, exits, flagged: how often it ran, and why it did not.
+        time_ns: time spent inside, of the calls that were timed.
+    """
+
+    __slots__ = ("calls", "description", "exits", "flagged", "keep", "misses", "run", "sites", "source", "time_ns")
+
+    def __init__(self, description: str, sites: tuple[int, ...], keep: tuple[Any, ...]) -> None:
+        self.description = description
+        self.sites = sites
+        self.keep = keep
+        self.calls = self.misses = self.flagged = 0
+        self.exits: dict[int, int] = {}
+        self.time_ns = 0
+        self.source = ""
+        self.run: Callable[[tuple[Any, ...]], Any] = lambda arguments: MISS
+
+
+def _size_text(x: DimLike) -> str:
+    """A size as a Python expression over local variables named after its symbols."""
+    if not isinstance(x, Dim):
+        return str(x)
+    if isinstance(x, Symbol):
+        return _local(x.name)
+    if isinstance(x, Node):
+        parts = [_size_text(a) for a in x.args]
+        if x.op in ("//", "%"):
+            return f"({parts[0]} {x.op} {parts[1]})"
+        if x.op == "bcast":
+            return f"_bcast({', '.join(parts)})"
+        return f"{x.op}({', '.join(parts)})"
+    assert isinstance(x, Sum)
+    terms = []
+    for monomial, coefficient in x.terms:
+        factors = [_size_text(a) for a in monomial]
+        if coefficient != 1 or not factors:
+            factors.insert(0, str(coefficient))
+        terms.append("*".join(factors))
+    return f"({' + '.join(terms)})" if terms else "0"
+
+
+def _bcast(*sizes: int) -> int:
+    found = {s for s in sizes if s != 1}
+    if len(found) > 1:
+        raise ValueError("sizes that do not broadcast")
+    return found.pop() if found else 1
+
+
+def _local(name: str) -> str:
+    return "s_" + "".join(c if c.isalnum() else "_" for c in name)
+
+
+class _Writer:
+    """The source of one entry function and the objects it refers to."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.names: dict[str, Any] = {}
+        self._count = 0
+
+    def object(self, value: Any, hint: str = "k") -> str:
+        """A name by which the source refers to an object."""
+        self._count += 1
+        name = f"_{hint}{self._count}"
+        self.names[name] = value
+        return name
+
+    def line(self, text: str, depth: int = 2) -> None:
+        self.lines.append("    " * depth + text)
+
+
+class _Sources:
+    """Python expressions for the places values are read from; each is read once per call."""
+
+    def __init__(self, writer: _Writer, functions: Mapping[int, FunctionType]) -> None:
+        self.writer = writer
+        self.functions = functions
+        self.known: dict[Source, str] = {}
+
+    def text(self, source: Source) -> str:
+        """A local variable that holds the value at `source`."""
+        found = self.known.get(source)
+        if found is not None:
+            return found
+        writer = self.writer
+        kind, detail = source
+        if kind == "register":
+            expression = f"arguments[{detail}]"
+        elif kind == "global":
+            where, name = detail
+            values = next(f.__globals__ for f in self.functions.values() if id(f.__globals__) == where)
+            table = writer.object(values, "globals")
+            builtin = values.get("__builtins__", {})
+            fallback = builtin if isinstance(builtin, dict) else vars(builtin)
+            expression = f"{table}[{name!r}]" if name in values else f"{writer.object(fallback, 'builtins')}[{name!r}]"
+            if name not in values:
+                writer.line(f"if {name!r} in {table}: return MISS")
+        elif kind == "cell":
+            where, position = detail
+            cell = (self.functions[where].__closure__ or ())[position]
+            expression = f"{writer.object(cell, 'cell')}.cell_contents"
+        elif kind == "attribute":
+            expression = f"{self.text(detail[0])}.{detail[1]}"
+        elif kind == "item":
+            expression = f"{self.text(detail[0])}[{detail[1]!r}]"
+        else:
+            raise InternalError(f"no way to read {source}", stage="entry")
+        name = f"v{len(self.known)}"
+        writer.line(f"{name} = {expression}")
+        self.known[source] = name
+        return name
+
+
+def make_entry(
+    interface: Interface,
+    conditions: Mapping[Any, Condition],
+    functions: Mapping[int, FunctionType],
+    *,
+    words: Mapping[str, int],
+    frame_size: int,
+    code: int,
+    arena: int,
+    frames: Frames,
+    description: str,
+    sites: tuple[int, ...] = (),
+    keep: tuple[Any, ...] = (),
+) -> Entry:
+    """Make the entry of one region.
+
+    Args:
+        interface: how it is called.
+        conditions: what must still hold of the environment.
+        functions: the functions whose globals and cells are read, by id.
+        words: frame word of every size, scalar, buffer and output.
+        frame_size: words of the frame.
+        code, arena: addresses of the function and of its arena size.
+        frames: shared parts.
+        description: for people.
+        sites: instruction index per exit.
+        keep: what must stay alive as long as the entry (mapped code).
+    """
+    entry = Entry(description, sites, keep)
+    writer = _Writer()
+    sources = _Sources(writer, functions)
+    names = writer.names
+    names.update(
+        MISS=MISS, ndarray=np.ndarray, empty=np.empty, entry=entry, _bcast=_bcast, Tensor=Tensor, arenas=ARENAS,
+        call=frames.call, code=code, frames=frames, watch=current_watch, tensor=_tensor, clock=time.perf_counter_ns,
+        arena_size=SIZE_TYPE(arena), frame_type=ctypes.c_int64 * frame_size, address=ctypes.addressof,
+    )  # fmt: skip
+    for condition in conditions.values():
+        _condition(writer, sources, condition)
+    for spec in interface.inputs:
+        _check_input(writer, sources, spec)
+    filled: dict[int, str] = {POOL: "frames.pool", THREADS: "frames.threads"}
+    bound = _bind_sizes(writer, interface)
+    for spec in interface.inputs:
+        if spec.kind == "array":
+            filled[words[spec.name]] = f"a_{spec.name}.ctypes.data"
+        elif spec.value is None:
+            filled[words[spec.name]] = _scalar_bits(writer, spec)
+    for size in interface.sizes:
+        if size.what == "symbol":
+            filled[words[size.name]] = _local(size.name)
+        else:
+            array = f"a_{interface.inputs[size.input].name}"
+            itemsize = interface.inputs[size.input].dtype.itemsize
+            writer.line(f"if {array}.strides[{size.axis}] % {itemsize}: return MISS")
+            filled[words[size.name]] = f"{array}.strides[{size.axis}] // {itemsize}"
+    del bound
+    (recipe,) = interface.results["return"].values()
+    for new in new_arrays(recipe):
+        shape = "".join(f"{_size_text(d)}, " for d in new.shape)
+        writer.line(f"r_{new.buffer} = empty(({shape}), {writer.object(new.dtype.numpy, 'dtype')})")
+        filled[words[new.buffer]] = f"r_{new.buffer}.ctypes.data"
+    values = ", ".join(filled.get(i, "0") for i in range(frame_size))
+    writer.line(f"frame = frame_type({values})")
+    writer.line("place = address(frame)")
+    writer.line("size = arena_size(place)")
+    writer.line("block = arenas.take(size)")
+    writer.line(f"frame[{ARENA}] = (block.ctypes.data + 63) & -64")
+    writer.line("status = call(code, place)")
+    writer.line("arenas.give(block)")
+    writer.line("if status:")
+    writer.line("site, flags = status & 0xFFFFFFFF, status >> 32", 3)
+    writer.line("if site:", 3)
+    writer.line("entry.exits[site] = entry.exits.get(site, 0) + 1", 4)
+    writer.line("return MISS", 4)
+    writer.line("if flags & watch():", 3)
+    writer.line("entry.flagged += 1", 4)
+    writer.line("return MISS", 4)
+    writer.line("entry.calls += 1")
+    writer.line(f"return {_result(writer, recipe, interface, words)}")
+    body = "\n".join(writer.lines)
+    text = f"def run(arguments):\n    try:\n{body}\n    except Errors:\n        return MISS\n"
+    names["Errors"] = (LookupError, AttributeError, ValueError, TypeError, MemoryError)
+    exec(compile(text, f"<tiercel entry {description}>", "exec"), names)
+    entry.source = text
+    run = names["run"]
+
+    def counted(arguments: tuple[Any, ...]) -> Any:
+        result = run(arguments)
+        if result is MISS:
+            entry.misses += 1
+        return result
+
+    entry.run = counted
+    return entry
+
+
+def _condition(writer: _Writer, sources: _Sources, condition: Condition) -> None:
+    value = sources.text(condition.source)
+    expected = writer.object(condition.expected, "expected")
+    match condition.what:
+        case "identity":
+            writer.line(f"if {value} is not {expected}: return MISS")
+        case "value":
+            kind = writer.object(type(condition.expected), "kind")
+            same = f"{value} == {expected}" if condition.expected == condition.expected else "False"
+            writer.line(f"if type({value}) is not {kind} or not ({same}): return MISS")
+        case "function":
+            writer.line(f"if {value}.__func__ is not {expected}: return MISS")
+        case "class":
+            writer.line(f"if type({value}) is not {expected}: return MISS")
+
+
+def _check_input(writer: _Writer, sources: _Sources, spec: InputSpec) -> None:
+    """Exact type, dtype, rank, layout."""
+    value = sources.text(spec.source)
+    if spec.kind == "array":
+        name = f"a_{spec.name}"
+        if spec.wrapper == "ndarray":
+            writer.line(f"if type({value}) is not ndarray: return MISS")
+            writer.line(f"{name} = {value}")
+        else:
+            writer.line(f"{name} = tensor({value})")
+            writer.line(f"if {name} is None: return MISS")
+        dtype = writer.object(spec.dtype.numpy, "dtype")
+        checks = [f"{name}.dtype is not {dtype} and {name}.dtype != {dtype}", f"{name}.ndim != {len(spec.dims)}"]
+        flags = f"{name}.flags"
+        checks.append(f"not {flags}.c_contiguous" if spec.contiguous else f"not {flags}.aligned")
+        writer.line(f"if {' or '.join(checks)}: return MISS")
+        if spec.contiguous:
+            writer.line(f"if not {flags}.aligned: return MISS")
+        return
+    kinds = {"pyint": "int", "pyfloat": "float", "pybool": "bool"}
+    if spec.kind in kinds:
+        writer.line(f"if type({value}) is not {kinds[spec.kind]}: return MISS")
+        if spec.kind == "pyint":
+            writer.line(f"if not -9223372036854775808 <= {value} <= 9223372036854775807: return MISS")
+    else:
+        writer.line(f"if type({value}) is not {writer.object(spec.dtype.numpy.type, 'scalar')}: return MISS")
+    writer.line(f"x_{spec.name} = {value}")
+
+
+def _bind_sizes(writer: _Writer, interface: Interface) -> set[str]:
+    """Symbols get their value where they first stand alone; everything else must agree."""
+    bound: set[str] = set()
+    later: list[tuple[str, DimLike]] = []
+    for spec in interface.inputs:
+        places = [(f"a_{spec.name}.shape[{axis}]", dim) for axis, dim in enumerate(spec.dims)]
+        if spec.value is not None:
+            places.append((f"x_{spec.name}", spec.value))
+        for text, dim in places:
+            if isinstance(dim, Symbol) and dim.name not in bound:
+                bound.add(dim.name)
+                writer.line(f"{_local(dim.name)} = {text}")
+            else:
+                later.append((text, dim))
+    for text, dim in later:
+        writer.line(f"if {text} != {_size_text(dim)}: return MISS")
+    return bound
+
+
+def _scalar_bits(writer: _Writer, spec: InputSpec) -> str:
+    """A scalar as the bits of a frame word."""
+    name = f"x_{spec.name}"
+    if spec.kind in ("pyint", "pybool") or spec.dtype.kind in "ib":
+        return f"int({name})"
+    if spec.dtype.kind == "u":
+        return f"({name}.__index__() ^ 0x8000000000000000) - 0x8000000000000000"
+    bits = writer.object(_bits_of(spec.dtype.name), "bits")
+    return f"{bits}({name})"
+
+
+def _bits_of(name: str) -> Callable[[Any], int]:
+    if name == "float64":
+        return lambda x: int(struct.unpack("<q", struct.pack("<d", x))[0])
+    dtype = np.dtype(name) if name != "bfloat16" else None
+
+    def bits(x: Any) -> int:
+        raw = (np.asarray(x) if dtype is None else np.asarray(x, dtype)).tobytes()
+        return int.from_bytes(raw, "little")
+
+    return bits
+
+
+def _tensor(value: Any) -> np.ndarray[Any, Any] | None:
+    """The array of a Tensor or Parameter, None for anything else."""
+    return value._array if isinstance(value, Tensor) else None
+
+
+def _result(writer: _Writer, recipe: Recipe, interface: Interface, words: Mapping[str, int]) -> str:
+    match recipe:
+        case NewArray():
+            name = f"r_{recipe.buffer}"
+            return name if recipe.wrapper == "ndarray" else f"Tensor({name})"
+        case ScalarOutput():
+            return _scalar_result(writer, recipe, words[recipe.output])
+        case SameInput():
+            return f"v{_position(writer, interface, recipe.index)}"
+        case SizeValue():
+            return _size_text(recipe.value)
+        case Constant():
+            return writer.object(recipe.value, "constant")
+        case Sequence():
+            inner = "".join(f"{_result(writer, item, interface, words)}, " for item in recipe.items)
+            return f"({inner})" if recipe.kind == "tuple" else f"[{inner}]"
+    raise InternalError(f"no way to make a {type(recipe).__name__}", stage="entry")
+
+
+def _position(writer: _Writer, interface: Interface, index: int) -> str:
+    source = interface.inputs[index].source
+    for line in writer.lines:
+        text = line.strip()
+        if source[0] == "register" and text.endswith(f" = arguments[{source[1]}]"):
+            return text.partition(" = ")[0][1:]
+    raise InternalError("a result that is an input of the environment", stage="entry")
+
+
+def _scalar_result(writer: _Writer, recipe: ScalarOutput, word: int) -> str:
+    if recipe.kind == "pyint":
+        return f"frame[{word}]"
+    if recipe.kind == "pybool":
+        return f"(frame[{word}] & 0xFF) != 0"
+    if recipe.kind == "pyfloat":
+        convert = writer.object(lambda x: struct.unpack("<d", struct.pack("<q", x))[0], "float")
+        return f"{convert}(frame[{word}])"
+    dtype = recipe.dtype.numpy
+
+    def scalar(x: int) -> Any:
+        return np.frombuffer(struct.pack("<q", x)[: dtype.itemsize], dtype)[0]
+
+    return f"{writer.object(scalar, 'scalar')}(frame[{word}])"

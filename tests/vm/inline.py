@@ -1,0 +1,53 @@
+"""A builder that compiles in this process at once: the tiers without a worker."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tests.codegen.native import build, imports
+from tiercel.codegen.blob import Mapped
+from tiercel.codegen.cpu.library import CALL
+from tiercel.codegen.cpu.target import Target
+from tiercel.vm.dispatch import Built
+from tiercel.vm.entry import Frames
+
+
+class Ticket:
+    """A build that is ready when asked for the `delay`-th time."""
+
+    def __init__(self, built: Built | str, delay: int) -> None:
+        self.built, self.delay = built, delay
+
+    def poll(self) -> Built | str | None:
+        self.delay -= 1
+        return self.built if self.delay < 0 else None
+
+    def wait(self, timeout: float | None) -> bool:
+        self.delay = 0
+        return True
+
+
+class InlineBuilder:
+    """See the module docstring. `spoil(mapped, function) -> address` may put other code in place."""
+
+    def __init__(self, *, delay: int = 0, refuse: str = "") -> None:
+        self.delay, self.refuse = delay, refuse
+        self.frames = Frames(imports(Target.host())[CALL])
+        self.submitted: list[Any] = []
+
+    def available(self) -> str | None:
+        return None
+
+    def submit(self, region: Any, lowered: Any) -> Ticket:
+        self.submitted.append(region)
+        if self.refuse:
+            return Ticket(self.refuse, self.delay)
+        started = time.perf_counter()
+        mapped: Mapped = build(lowered.function)
+        name = lowered.function.name
+        elapsed = (time.perf_counter() - started) * 1e3
+        built = Built(
+            mapped.address(name), mapped.address(f"{name}.arena"), self.frames, (mapped,), {"codegen": elapsed}, {}
+        )
+        return Ticket(built, self.delay)

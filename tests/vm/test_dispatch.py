@@ -1,0 +1,245 @@
+"""The tiers of a function: when it is compiled, that results and refusals stay right, patching, misses, demotion."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from tests.compiler.tracing import program_of
+from tests.vm.inline import InlineBuilder
+from tiercel import config
+from tiercel.vm.dispatch import Tiers
+
+SCALE = 2.0
+
+
+def random(*shape, seed=0):
+    return np.random.default_rng(seed + sum(shape)).standard_normal(shape, dtype=np.float32)
+
+
+def scaled(x, y):
+    return np.exp(x + y) * SCALE
+
+
+def tiers_of(function, **options):
+    settings = config.current().replace(**{"hot_time_ms": 0.0, "level": "O2", **options.pop("settings", {})})
+    builder = InlineBuilder(**options)
+    made = Tiers(function.__name__, function, program_of(function), program_of, lambda: settings, lambda: builder)
+    return made, builder
+
+
+def call(tiers, *arguments):
+    return tiers.run(lambda _, given: tiers.function(*given), None, arguments)
+
+
+def heat(tiers, *arguments, times=6):
+    for _ in range(times):
+        call(tiers, *arguments)
+
+
+def test_hot_after_five_calls_then_compiled():
+    tiers, builder = tiers_of(scaled)
+    x, y = random(3, 5), random(5)
+    for n in range(4):
+        call(tiers, x, y)
+        assert not builder.submitted, n
+    call(tiers, x, y)
+    assert len(builder.submitted) == 1
+    call(tiers, x, y)  # patches
+    before = tiers.compiled_calls
+    np.testing.assert_allclose(call(tiers, x, y), scaled(x, y), rtol=1e-5)
+    assert tiers.compiled_calls == before + 1
+
+
+def test_total_time_alone_makes_hot_after_warm_up():
+    tiers, builder = tiers_of(scaled, settings={"hot_time_ms": 1e9, "hot_total_ms": 0.0, "warmup_calls": 2})
+    for _ in range(3):
+        assert not builder.submitted
+        call(tiers, random(2), random(2))
+    assert len(builder.submitted) == 1
+
+
+def test_a_thousand_shapes_one_compile():
+    tiers, builder = tiers_of(scaled)
+    rng = np.random.default_rng(0)
+    for _ in range(1000):
+        m, n = (int(v) for v in rng.integers(0, 40, 2))
+        x, y = random(m, n), random(n)
+        np.testing.assert_allclose(call(tiers, x, y), scaled(x, y), rtol=1e-5, atol=1e-6)
+    assert len(builder.submitted) == 1
+    assert tiers.compiled_calls > 950
+
+
+def test_sizes_that_break_the_assumption_get_a_general_form():
+    tiers, builder = tiers_of(scaled)
+    heat(tiers, random(3, 5), random(5))
+    for _ in range(10):
+        np.testing.assert_allclose(call(tiers, random(3, 5), random(1)), scaled(random(3, 5), random(1)), rtol=1e-5)
+    assert len(builder.submitted) == 2
+    before = tiers.compiled_calls
+    call(tiers, random(3, 5), random(1))
+    call(tiers, random(3, 5), random(5))
+    assert tiers.compiled_calls == before + 2
+    with pytest.raises(ValueError, match="broadcast"):
+        call(tiers, random(3, 5), random(4))
+
+
+def test_level_o0_never_compiles():
+    tiers, builder = tiers_of(scaled, settings={"level": "O0"})
+    heat(tiers, random(3), random(3), times=50)
+    assert not builder.submitted
+
+
+def test_every_dtype_and_layout_has_its_own_signature():
+    tiers, builder = tiers_of(scaled)
+    inputs = [random(4, 6), random(4, 6).astype(np.float64), random(6, 4).T, random(8, 6)[::2], random(4, 6)[:, ::-1]]
+    for x in inputs:
+        for _ in range(8):
+            y = np.ones(x.shape[-1], x.dtype)
+            got = call(tiers, x, y)
+            want = scaled(x, y)
+            assert got.dtype == want.dtype
+            np.testing.assert_allclose(got, want, rtol=1e-5)
+    big_endian = random(3).astype(">f4")
+    for _ in range(10):
+        np.testing.assert_allclose(call(tiers, big_endian, big_endian), scaled(big_endian, big_endian), rtol=1e-5)
+
+
+class Odd(np.ndarray):
+    """A subclass of ndarray: its behaviour is its own."""
+
+
+def test_subclasses_misaligned_and_readonly_inputs():
+    tiers, _ = tiers_of(scaled)
+    x, y = random(3, 5), random(5)
+    heat(tiers, x, y)
+    before = tiers.compiled_calls
+    assert type(call(tiers, x.view(Odd), y)) is Odd
+    raw = np.zeros(3 * 5 * 4 + 1, np.uint8)
+    askew = raw[1:].view(np.float32).reshape(3, 5)
+    askew[:] = x
+    np.testing.assert_array_equal(call(tiers, askew, y), scaled(askew, y))
+    assert tiers.compiled_calls == before
+    fixed = x.copy()
+    fixed.flags.writeable = False
+    call(tiers, fixed, y)
+    assert tiers.compiled_calls == before + 1
+
+
+def test_rebound_global_is_seen_at_the_next_call():
+    global SCALE
+    tiers, _ = tiers_of(scaled)
+    x, y = random(3, 5), random(5)
+    heat(tiers, x, y)
+    try:
+        SCALE = 5.0
+        np.testing.assert_allclose(call(tiers, x, y), np.exp(x + y) * 5, rtol=1e-5)
+    finally:
+        SCALE = 2.0
+    np.testing.assert_allclose(call(tiers, x, y), np.exp(x + y) * 2, rtol=1e-5)
+
+
+def divided(x, y):
+    return x / y
+
+
+def test_floating_point_warnings_and_errors_are_numpys():
+    tiers, _ = tiers_of(divided)
+    x = np.arange(1, 6, dtype=np.float32)
+    zero = np.array([1, 2, 0, 4, 5], np.float32)
+    heat(tiers, x, x)
+    before = tiers.compiled_calls
+    with pytest.warns(RuntimeWarning, match="divide by zero"):
+        got = call(tiers, x, zero)
+    assert got[2] == np.inf
+    with np.errstate(all="raise"), pytest.raises(FloatingPointError):
+        call(tiers, x, zero)
+    assert tiers.compiled_calls == before
+    with np.errstate(all="ignore"):
+        call(tiers, x, zero)
+    assert tiers.compiled_calls == before + 1
+
+
+def test_a_refused_build_keeps_the_function_right():
+    tiers, builder = tiers_of(scaled, refuse="planted")
+    x, y = random(3, 5), random(5)
+    heat(tiers, x, y, times=30)
+    assert len(builder.submitted) == 1
+    (state,) = tiers.signatures.values()
+    assert state.variants[0].reason == "planted"
+    assert tiers.compiled_calls == 0
+
+
+def prints(x):
+    print("side", "effect")
+    return x + 1
+
+
+def test_what_cannot_be_compiled_says_why(capsys):
+    tiers, builder = tiers_of(prints)
+    heat(tiers, random(3), times=12)
+    assert not builder.submitted
+    (state,) = tiers.signatures.values()
+    assert "Python" in state.variants[0].reason
+    assert state.variants[0].line is not None
+    assert capsys.readouterr().out.count("side effect") == 12
+
+
+def test_a_slow_entry_is_demoted():
+    tiers, _ = tiers_of(scaled)
+    x, y = random(3, 5), random(5)
+    heat(tiers, x, y)
+    (entry,) = tiers.entries
+    quick = entry.run
+
+    def slow(arguments):
+        time.sleep(0.001)
+        return quick(arguments)
+
+    entry.run = slow
+    for _ in range(16 * 33):
+        call(tiers, x, y)
+    assert not tiers.entries
+    (state,) = tiers.signatures.values()
+    assert "interpreted" in state.variants[0].demoted
+    heat(tiers, x, y, times=50)
+    assert not tiers.entries, "no flapping"
+
+
+def test_patching_under_eight_threads():
+    """Mixed shapes from eight threads while entries come and go."""
+    tiers, _ = tiers_of(scaled)
+    errors = []
+    stop = threading.Event()
+
+    def work(seed):
+        rng = np.random.default_rng(seed)
+        while not stop.is_set():
+            m, n = (int(v) for v in rng.integers(1, 30, 2))
+            x, y = rng.standard_normal((m, n), dtype=np.float32), rng.standard_normal(n, dtype=np.float32)
+            try:
+                np.testing.assert_allclose(call(tiers, x, y), scaled(x, y), rtol=1e-5, atol=1e-6)
+            except Exception as error:
+                errors.append(error)
+                return
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        tiers.entries = ()
+        time.sleep(0.01)
+        for state in list(tiers.signatures.values()):
+            for variant in state.variants:
+                if variant.entry is not None:
+                    tiers.entries = (variant.entry,)
+        time.sleep(0.01)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not errors, errors[0]
+    assert tiers.compiled_calls > 0

@@ -390,7 +390,11 @@ def make_profile(r: random.Random, program: Program) -> Profile:
             SignatureProfile(
                 f"add:({s},128)",
                 r.randrange(1000),
-                {i: "float32[16..64, 128]{C}" for i in range(f.registers) if r.random() < 0.3},
+                {
+                    i: r.choice(["float32[16..64, 128]{C}", "odd;\r\ntext"])
+                    for i in range(f.registers)
+                    if r.random() < 0.3
+                },
                 {
                     i: r.choice(["float32[16..64 % 8]", "odd;text\n"])
                     for i in range(len(f.instructions))

@@ -8,6 +8,7 @@ from tiercel.bytecode.file import dumps, load, loads, save
 from tiercel.bytecode.instructions import (
     BUILD_KINDS,
     CHECKS,
+    ENUMS,
     OPCODES,
     SCALAR_FUNCTIONS,
     Instruction,
@@ -32,6 +33,7 @@ from tiercel.bytecode.verify import find_defects, verify
 __all__ = [
     "BUILD_KINDS",
     "CHECKS",
+    "ENUMS",
     "OPCODES",
     "SCALAR_FUNCTIONS",
     "UNBOUND",

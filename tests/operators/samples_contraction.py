@@ -51,7 +51,14 @@ def matmul(rng):
     yield Sample((x, [1.0, 2.0, 3.0]))
     yield Sample((x, 2))
     yield Sample((np.float32(2), x))
-    for shapes in (((2, 3), (3, 3)), ((2, 2, 3), (3, 3)), ((2, 3), (3, 2)), ((2, 3), (3,)), ((3, 3), (2, 3, 3))):
+    for shapes in (
+        ((2, 3), (3, 3)),
+        ((2, 3), (3, 1)),
+        ((2, 2, 3), (3, 3)),
+        ((2, 3), (3, 2)),
+        ((2, 3), (3,)),
+        ((3, 3), (2, 3, 3)),
+    ):
         yield Sample(tuple(make(rng, s) for s in shapes), {}, ("inplace", "@="), symbolic=False)
     for a, b in (("float32", "float64"), ("int32", "float32"), ("bfloat16", "bfloat16"), ("uint8", "int64")):
         yield Sample((make(rng, (2, 2), a), make(rng, (2, 2), b)), {}, ("inplace", "@="), symbolic=False)

@@ -207,6 +207,11 @@ def concat(rng):
     yield Sample(([x, np.float64(1.0)],), {"axis": None})
     yield Sample(([1, 2],))
 
+    for inner in ((1, 1, 3), (1, 3, 1), (3, 1, 1)):
+        y = np.broadcast_to(make(rng, inner), (3, 3, 3))
+        yield Sample(([y, y],), {"axis": 0})
+        yield Sample(([y.T, y],), {"axis": 1})
+
 
 @family("stack")
 def stack(rng):

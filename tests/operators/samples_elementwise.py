@@ -561,7 +561,7 @@ def _fma_samples(rng: np.random.Generator) -> Iterator[Sample]:
         yield Sample((x[0, 0], y[0, 1], z[0, 2]), symbolic=False)
         yield Sample((x, -0.5, z), symbolic=False)
     for dtype, bits in (("float32", 24), ("float64", 53)):
-        # (1 + a)(1 + b) is halfway between two numbers of the dtype, and z, far too small for a sum in float64, decides.
+        # (1 + a)(1 + b) is halfway between two numbers of the dtype; z, far too small for a sum in float64, decides.
         x = np.full(8, 1 + 2.0 ** -(bits // 2), dtype) * np.array([1, -1, 2, -2] * 2, dtype)
         y = np.array([1 + 2.0 ** -(bits - bits // 2)] * 4 + [1 + 3 * 2.0 ** -(bits - bits // 2)] * 4, dtype)
         for tiny in (0.0, 2.0**-100, -(2.0**-100)):

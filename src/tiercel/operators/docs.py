@@ -51,10 +51,10 @@ place (ULP); `reordered` by the error of a sum in another order.
 {failures}
 
 Operators that NumPy has no function for (`sigmoid`, `gelu`, `softmax`, `layer_norm`, ...) are NumPy expressions, given
-in the docstrings of `tiercel.operators.reference`; their floating-point warnings are those of the expression. They
-compute integers as float64, half types in float32 with one rounding at the end, and refuse complex numbers. Sums,
-products and means of half types also accumulate in float32 and round once, where NumPy rounds bfloat16 after every
-addition.
+in the docstrings of `tiercel.operators.reference`; their floating-point warnings are those of the expression (`fma`,
+`erf`, `erfc` and the exact `gelu` never warn). They compute integers as float64, half types in float32 with one
+rounding at the end, and refuse complex numbers. Sums, products and means of half types also accumulate in float32 and
+round once, where NumPy rounds bfloat16 after every addition.
 """
 
 _COLUMNS: Final = (
@@ -86,7 +86,7 @@ def render() -> str:
 
 
 def _family(name: str, doc: str, rows: list[str]) -> str:
-    lines = [f"## {name.capitalize()}", "", " ".join(doc.split("\n\n")[0].split()), ""]
+    lines = [f"## {name.capitalize()}", "", " ".join(doc.partition("\n\n")[0].split()), ""]
     lines.append(f"| {' | '.join(_COLUMNS)} |")
     lines.append(f"|{'---|' * len(_COLUMNS)}")
     lines.extend(f"| {' | '.join(map(_escape, _cells(ALL[row])))} |" for row in rows)

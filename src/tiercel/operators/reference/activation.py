@@ -2,11 +2,12 @@
 
 In: arrays or scalars of any real dtype. Out: fresh arrays (NumPy scalars for rank 0) of the same floating dtype; half
 types are computed in float32 and rounded once, integers as float64. Each function is the NumPy expression in its
-docstring, so the floating-point warnings are those of that expression.
+docstring, so the floating-point warnings are those of that expression; erf, erfc and the exact gelu never warn.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -75,12 +76,12 @@ def elu(x: Any, alpha: float = 1.0) -> Any:
 
 def erf(x: Any) -> Any:
     """The error function, computed in float64 and rounded once."""
-    return _through_float64("erf", x, _erf)
+    return _through_float64("erf", x, _erf_short, _erf)
 
 
 def erfc(x: Any) -> Any:
     """`1 - erf(x)`, accurate where erf(x) is near 1, computed in float64 and rounded once."""
-    return _through_float64("erfc", x, _erfc)
+    return _through_float64("erfc", x, _erfc_short, _erfc)
 
 
 def gelu(x: Any, approximate: str = "none") -> Any:
@@ -92,7 +93,10 @@ def gelu(x: Any, approximate: str = "none") -> Any:
         ValueError: `approximate` is neither "none" nor "tanh".
     """
     if approximate == "none":
-        return _through_float64("gelu", x, lambda v: 0.5 * v * _erfc(v * -np.sqrt(0.5)))
+        root = -math.sqrt(0.5)
+        return _through_float64(
+            "gelu", x, lambda v: 0.5 * v * _erfc_short(v * root), lambda v: 0.5 * v * _erfc(v * root)
+        )
     if approximate != "tanh":
         raise ValueError(f'gelu: approximate must be "none" or "tanh", got {approximate!r}')
     dtype = operand_dtype("gelu", x)
@@ -100,16 +104,69 @@ def gelu(x: Any, approximate: str = "none") -> Any:
     return narrow(x * _sigmoid(float(np.sqrt(8 / np.pi)) * (x + 0.044715 * x * x * x)), dtype)
 
 
-def _through_float64(name: str, x: Any, function: Callable[[Any], Any]) -> Any:
+def _through_float64(name: str, x: Any, short: Callable[[Any], Any], long: Callable[[Any], Any]) -> Any:
+    """Apply a function on float64 blocks: `short` where the result is rounded to float32 or less, `long` to float64."""
     dtype = operand_dtype(name, x)
     # A copy in x's axis order whose memory is one block, so that its elements can be taken in memory order.
     out = np.asarray(np.positive(widen(x, dtype)))
     flat = out.ravel(order="K")
     assert np.may_share_memory(flat, out) or not out.size
-    for start in range(0, flat.size, _BLOCK):
-        block = flat[start : start + _BLOCK]
-        block[...] = function(block.astype(np.float64))
-    return narrow(out, dtype)
+    function = long if out.dtype == np.float64 else short
+    with np.errstate(all="ignore"):
+        for start in range(0, flat.size, _BLOCK):
+            block = flat[start : start + _BLOCK]
+            block[...] = function(block.astype(np.float64))
+        return narrow(out, dtype)
+
+
+# erfc(a) * exp(a * a) for 0 <= a <= 11 as a polynomial in u = 26/11 / (1 + a/2) - 15/11, which runs from 1 to -1.
+# Least squares on 400 Chebyshev nodes, weighted for relative error, fitted to scipy.special.erfcx; largest relative
+# error 7.8e-11 (20001 points), 1/700 of half a unit of float32. Coefficients from the lowest power on.
+_SCALED_ERFC: Final = (
+    0.32712536236557155,
+    0.42915618736807326,
+    0.19931336506796918,
+    0.04820991215873014,
+    -0.0009357740774732963,
+    -0.0031639389854674627,
+    6.970419374573312e-05,
+    0.00028087025789667267,
+    -4.073645130168661e-05,
+    -2.4596729014086108e-05,
+    9.512862217081925e-06,
+    1.2685144312518497e-06,
+    -1.1366211327692313e-06,
+)
+
+
+def _erfc_positive(a: Any) -> Any:
+    """erfc(a) for a >= 0 in float64: relative error 1e-10 up to 11, beyond which float32 has nothing left."""
+    # exp(-28 * 28) is 0, so that infinity gives 0 and not the number at the end of the polynomial's range.
+    a = np.minimum(a, 28.0)
+    u = (26 / 11) / (1 + 0.5 * a) - 15 / 11
+    result = np.full_like(u, _SCALED_ERFC[-1])
+    for c in _SCALED_ERFC[-2::-1]:
+        result *= u
+        result += c
+    result *= np.exp(-a * a)
+    return result
+
+
+def _erfc_short(x: Any) -> Any:
+    tail = _erfc_positive(np.abs(x))
+    return np.where(x < 0, 2 - tail, tail)
+
+
+def _erf_short(x: Any) -> Any:
+    # Below 0.5 the Taylor series: 1 - erfc would lose the digits of a small result.
+    z = x * x
+    series = x * _horner(_TAYLOR, np.minimum(z, 0.25))
+    tail = np.copysign(1 - _erfc_positive(np.abs(x)), x)
+    return np.where(z < 0.25, series, tail)
+
+
+# 2 / sqrt(pi) * (-1)**n / (n! * (2n + 1)): the first omitted term is 3e-11 of the result at 0.5.
+_TAYLOR: Final = tuple(2 / math.sqrt(math.pi) * (-1) ** n / (math.factorial(n) * (2 * n + 1)) for n in range(8))
 
 
 # Rational approximations of erf and erfc on four ranges of |x|, error below 1 ULP of float64: Sun Microsystems' fdlibm,

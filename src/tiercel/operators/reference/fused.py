@@ -4,7 +4,7 @@ In: real operands that broadcast. Out: their common dtype. float32 and the half 
 the sum is rounded to odd there and then to the result, which gives the correctly rounded sum (S. Boldo, G. Melquiond,
 "Emulation of FMA and Correctly Rounded Sums: Proved Algorithms Using Rounding to Odd", IEEE Trans. Computers 57(4),
 2008). float64: the same with the product as an unevaluated pair; the elements near overflow or underflow, where the
-pair is not exact, are computed with rationals. Integers wrap, as `x * y + z` does.
+pair is not exact, are computed with rationals. Integers wrap, as `x * y + z` does. The function never warns.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def fma(x: Any, y: Any, z: Any) -> Any:
         a, b, c = (np.asarray(v, dtype=dtype.numpy) for v in operands)
         return a * b + c
     wide = [_as_float64(v) for v in operands]
-    total = _odd_sum(wide[0] * wide[1], wide[2]) if dtype.itemsize < 8 else _fma64(*wide)
     out = empty_like_result(dtype.numpy, *operands)
-    out[...] = total
+    with np.errstate(all="ignore"):
+        out[...] = _odd_sum(wide[0] * wide[1], wide[2]) if dtype.itemsize < 8 else _fma64(*wide)
     return out[()] if not out.ndim else out
 
 
@@ -64,19 +64,17 @@ def _to_odd(total: Any, error: Any) -> Any:
 
 
 def _odd_sum(a: Any, b: Any) -> Any:
-    with np.errstate(invalid="ignore", over="ignore"):
-        total, error = _two_sum(a, b)
-        return _to_odd(total, error)
+    total, error = _two_sum(a, b)
+    return _to_odd(total, error)
 
 
 def _fma64(x: Any, y: Any, z: Any) -> Any:
-    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
-        high = x * y
-        low = _product_error(x, y, high)
-        total_high, total_low = _two_sum(z, low)
-        upper, lower = _two_sum(high, total_high)
-        result = np.asarray(upper + _to_odd(total_low + lower, _two_sum(total_low, lower)[1]))
-        plain = np.asarray(high + z)
+    high = x * y
+    low = _product_error(x, y, high)
+    total_high, total_low = _two_sum(z, low)
+    upper, lower = _two_sum(high, total_high)
+    result = np.asarray(upper + _to_odd(total_low + lower, _two_sum(total_low, lower)[1]))
+    plain = np.asarray(high + z)
     # The pair (high, low) is exact where neither the splitting overflows nor the low part underflows.
     magnitude = np.abs(high)
     safe = (magnitude > 2.0**-960) & (magnitude < 2.0**990) & (np.abs(x) < 2.0**990) & (np.abs(y) < 2.0**990)

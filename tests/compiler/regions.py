@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tests.codegen.native import build, call
+from tests.codegen.native import build, call, imports
+from tiercel.codegen.cpu.gemm import names
+from tiercel.codegen.cpu.target import Target
 from tiercel.compiler.graph import Carried, Collected, Graph, Input, Loop, Node, Region, Result, Step, Value
-from tiercel.compiler.interface import Constant, NewArray, Recipe, SameInput, ScalarOutput, SizeValue
+from tiercel.compiler.interface import (
+    PACK_PADDING,
+    Constant,
+    NewArray,
+    PackSpec,
+    Recipe,
+    SameInput,
+    ScalarOutput,
+    SizeValue,
+)
 from tiercel.compiler.interface import Sequence as SequenceRecipe
 from tiercel.compiler.lower import Lowered, lower_region
 from tiercel.dtypes import as_dtype
@@ -124,6 +136,8 @@ class Runner:
             else:
                 array = arrays[spec.input]
                 sizes[spec.name] = array.strides[spec.axis] // array.itemsize
+        for pack in interface.packs:
+            buffers[pack.buffer] = self.packed(pack, arrays[pack.input], symbols, native=native)
         (recipe,) = interface.results["return"].values()
         made: dict[str, Any] = {}
 
@@ -165,6 +179,22 @@ class Runner:
             raise AssertionError(r)
 
         return result(recipe)
+
+    @staticmethod
+    def packed(pack: PackSpec, array: Any, symbols: dict[str, int], *, native: bool) -> Any:
+        """The matrix of a pack, in the code generator's layout or (for the evaluator) in row order."""
+        k, n = size_of(pack.k, symbols), size_of(pack.n, symbols)
+        steps = [size_of(s, symbols) * array.itemsize for s in pack.strides]
+        start = array.reshape(-1)[size_of(pack.offset, symbols) :]
+        matrix = np.lib.stride_tricks.as_strided(start, (k, n), steps)
+        if not native:
+            return np.ascontiguousarray(matrix)
+        panels = np.zeros(k * (n + PACK_PADDING), array.dtype)
+        entry = imports(Target.host())[names(as_dtype(array.dtype))[2]]
+        pointer, word = ctypes.c_void_p, ctypes.c_int64
+        function = ctypes.CFUNCTYPE(None, pointer, word, word, pointer, word, word)(entry)
+        function(start.ctypes.data, *(size_of(s, symbols) for s in pack.strides), panels.ctypes.data, n, k)
+        return panels
 
 
 class ExitTaken(Exception):

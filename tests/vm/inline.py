@@ -7,8 +7,10 @@ from typing import Any
 
 from tests.codegen.native import build, imports
 from tiercel.codegen.blob import Mapped
+from tiercel.codegen.cpu.gemm import names
 from tiercel.codegen.cpu.library import CALL
 from tiercel.codegen.cpu.target import Target
+from tiercel.dtypes import as_dtype
 from tiercel.vm.dispatch import Built
 from tiercel.vm.entry import Frames
 
@@ -33,7 +35,9 @@ class InlineBuilder:
 
     def __init__(self, *, delay: int = 0, refuse: str = "") -> None:
         self.delay, self.refuse = delay, refuse
-        self.frames = Frames(imports(Target.host())[CALL])
+        library = imports(Target.host())
+        packs = {n: library[names(as_dtype(n))[2]] for n in ("float32", "float64")}
+        self.frames = Frames(library[CALL], pack=packs)
         self.submitted: list[Any] = []
 
     def available(self) -> str | None:

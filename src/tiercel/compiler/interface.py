@@ -54,6 +54,26 @@ class SizeSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class PackSpec:
+    """A constant buffer that holds a packed form of a frozen input: the (k, n) matrix at its memory with these strides.
+
+    It is made when the input's (storage, version) is first met, and kept until that changes. It needs room for
+    `k * (n + PACK_PADDING)` elements.
+    """
+
+    buffer: str
+    input: int
+    k: DimLike
+    n: DimLike
+    strides: tuple[DimLike, DimLike]
+    offset: DimLike
+
+
+PACK_PADDING = 64
+"""Columns by which a packed matrix may be wider than the matrix: the last panel of the widest tile."""
+
+
+@dataclass(frozen=True, slots=True)
 class NewArray:
     """A result to allocate before the call: C-contiguous, of these sizes."""
 
@@ -122,11 +142,13 @@ class Interface:
         inputs: what is passed.
         sizes: how each size variable of the function is found, in its order.
         results: per exit (a label of the region's `exits`): register or "return" -> recipe.
+        packs: constant buffers to fill from frozen inputs.
     """
 
     inputs: tuple[InputSpec, ...]
     sizes: tuple[SizeSpec, ...]
     results: Mapping[int | str, Mapping[int | str, Recipe]]
+    packs: tuple[PackSpec, ...] = ()
 
 
 def new_arrays(recipe: Recipe) -> tuple[NewArray, ...]:

@@ -28,10 +28,12 @@ from tiercel.compiler.expand import expand_composites
 from tiercel.compiler.fuse import Group, Item, fuse, is_elementwise
 from tiercel.compiler.graph import Branch, Graph, Guard, Loop, Node, Region, Result, Value, steps
 from tiercel.compiler.interface import (
+    PACK_PADDING,
     Constant,
     InputSpec,
     Interface,
     NewArray,
+    PackSpec,
     Recipe,
     SameInput,
     ScalarOutput,
@@ -39,7 +41,7 @@ from tiercel.compiler.interface import (
     SizeSpec,
     SizeValue,
 )
-from tiercel.compiler.memory import Memory, c_strides
+from tiercel.compiler.memory import Memory, c_strides, view_buffer
 from tiercel.compiler.movement import REORDERING, movement, permutation
 from tiercel.compiler.nests import Nests
 from tiercel.dtypes import DType, WeakComplex, WeakFloat, WeakInt, as_dtype, result_type
@@ -58,6 +60,7 @@ from tiercel.loops.form import (
     Let,
     Local,
     Output,
+    Pack,
     Stmt,
     Unary,
     Var,
@@ -172,6 +175,10 @@ class Lowerer:
         self.sites: list[int] = []
         self.outputs: list[Var] = []
         self.results: list[Buffer] = []
+        self.packed: dict[tuple[str, Memory], Buffer] = {}
+        self.packs: list[PackSpec] = []
+        self.prologue: list[Stmt] = []
+        self.inputs: dict[str, int] = {}  # root buffer -> number of the input
         self._counts: dict[str, int] = {}
         self._taken = {s.name for given in region.inputs for s in _symbols_of_type(given.value.type)}
         self.nests = Nests(self)
@@ -295,6 +302,40 @@ class Lowerer:
         if not any(isinstance(t, DType) for t in things):
             return FLOAT64 if WeakFloat in things else INDEX
         return result_type(*things)
+
+    def packed_operand(self, memory: Memory) -> Buffer | None:
+        """The right operand of a product, packed once for the call, or once for all calls where it is frozen.
+
+        None where it has to be used as it is: it is computed by the region, or its rows are contiguous already.
+        """
+        number = self.inputs.get(memory.root.name)
+        if number is None or any(
+            s.kind != "input" for part in (memory.offset, *memory.strides) for s in symbols_of(part)
+        ):
+            return None
+        frozen = self.region.inputs[number].frozen
+        if memory.strides[1] == 1 and not frozen:
+            return None
+        key = (memory.root.name, memory)
+        found = self.packed.get(key)
+        if found is not None:
+            return found
+        k, n = memory.shape
+        hint = self.fresh(f"{memory.root.name}_packed")
+        if frozen:
+            shape = (dim_expression(k), dim_expression(n))
+            buffer = Buffer(hint, memory.root.dtype, shape, space="constant")
+            strides = (memory.strides[0], memory.strides[1])
+            self.packs.append(PackSpec(hint, number, k, n, strides, memory.offset))
+        else:
+            size = dim_expression(k * (n + PACK_PADDING))
+            buffer = Buffer(hint, memory.root.dtype, (size,), space="arena")
+            view = view_buffer(self.fresh(f"{memory.root.name}_view"), memory, memory.shape, memory.strides)
+            self.prologue += [
+                Allocate(buffer), Allocate(view), Pack(view, buffer, dim_expression(n), dim_expression(k)),
+            ]  # fmt: skip
+        self.packed[key] = buffer
+        return buffer
 
     # -- steps ------------------------------------------------------------------------------------------------
 
@@ -517,12 +558,14 @@ class Lowerer:
             region.name,
             tuple(Var(s.name) for s in sizes),
             tuple(scalars),
-            (*arguments, *self.results),
+            (*arguments, *(b for b in self.packed.values() if b.space == "constant"), *self.results),
             tuple(self.outputs),
-            Block(tuple(self.statements)),
+            Block((*self.prologue, *self.statements)),
             (region.name, region.start, region.start),
         )
-        return Lowered(function, Interface(tuple(specs), tuple(sizes), {"return": recipes}), tuple(self.sites))
+        return Lowered(
+            function, Interface(tuple(specs), tuple(sizes), {"return": recipes}, tuple(self.packs)), tuple(self.sites)
+        )
 
     def _inputs(self) -> tuple[list[InputSpec], list[SizeSpec], list[Buffer], list[Var]]:
         specs: list[InputSpec] = []
@@ -546,6 +589,7 @@ class Lowerer:
                     None if contiguous else tuple(dim_expression(s) for s in steps_),
                 )
                 buffers.append(buffer)
+                self.inputs[name] = number
                 self.memory[given.value] = Memory.whole(buffer, type_.shape, steps_)
                 specs.append(
                     InputSpec(name, "array", type_.dtype, type_.shape, contiguous, given.source, type_.wrapper)

@@ -475,7 +475,17 @@ class Nests:
             for access in many:
                 self.declare(access, dims, value.name or "y")
         a = self.declare(Access(x, x.strides), x.shape, "a")
-        b = self.declare(Access(y, y.strides), y.shape, "b")
+        packed = state.packed_operand(y)
+        if packed is None:
+            b = self.declare(Access(y, y.strides), y.shape, "b")
+        elif packed.space == "constant":
+            b = packed
+        else:
+            b = Buffer(
+                state.fresh("b_packed"), packed.dtype, tuple(dim_expression(d) for d in y.shape), None, "arena",
+                packed.name, Const(0, INDEX),
+            )  # fmt: skip
+            state.emit(Allocate(b))
         row, column, total = (state.fresh(n) for n in ("row", "column", "total"))
         index = self._unflatten(Var(row), lead)
         dtype = x.root.dtype
@@ -486,7 +496,7 @@ class Nests:
             stmts.append(Store(access.buffer, (*index, Var(column)), Var(total, dtype)))
         stmts += self._members([n for n in group.nodes if n is not node], reads, writes, (*index, Var(column)), known)
         m, n, k = (dim_expression(d) for d in (x.shape[0], y.shape[1], x.shape[1]))
-        state.emit(Contract(a, b, row, column, total, Block(tuple(stmts)), m, n, k))
+        state.emit(Contract(a, b, row, column, total, Block(tuple(stmts)), m, n, k, packed is not None))
 
     @staticmethod
     def _unflatten(row: Expr, lead: Shape) -> tuple[Expr, ...]:

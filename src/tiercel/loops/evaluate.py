@@ -33,6 +33,7 @@ from tiercel.loops.form import (
     Local,
     Multiply,
     Output,
+    Pack,
     Reduce,
     Select,
     Stmt,
@@ -188,9 +189,11 @@ class _Machine:
                     self.arrays[stmt.buffer.name] = np.empty(shape, stmt.buffer.dtype.numpy)
             case Contract():
                 self.contract(stmt)
+            case Pack():
+                # the layout is the code generator's own affair; here packed means in row order
+                n, k = int(self.value(stmt.n)), int(self.value(stmt.k))
+                self.view(stmt.panels)[: n * k] = self.view(stmt.b)[:k, :n].reshape(-1)
             case Multiply():
-                if stmt.packed:
-                    raise IllFormed("a packed multiply has no meaning without the code generator that packed")
                 m, n, k = (int(self.value(e)) for e in (stmt.m, stmt.n, stmt.k))
                 self.view(stmt.c)[:m, :n] = self.view(stmt.a)[:m, :k] @ self.view(stmt.b)[:k, :n]
             case Exit():

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import struct
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any, Final
@@ -24,6 +25,7 @@ from tiercel.codegen.abi import ARENA, POOL, THREADS
 from tiercel.compiler.abstract import Source
 from tiercel.compiler.environment import Condition
 from tiercel.compiler.interface import (
+    PACK_PADDING,
     Constant,
     InputSpec,
     Interface,
@@ -38,6 +40,7 @@ from tiercel.compiler.interface import (
 from tiercel.errors import InternalError
 from tiercel.shapes import Dim, DimLike, Symbol
 from tiercel.shapes.dims import Node, Sum
+from tiercel.values.parameter import frozen_state
 from tiercel.values.tensor import Tensor
 
 __all__ = ["MISS", "Entry", "Frames", "make_entry"]
@@ -52,6 +55,8 @@ MISS: Final = _Miss()
 """What an entry gives when the interpreter has to run the call."""
 
 ENTRY_TYPE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
+_P, _L = ctypes.c_void_p, ctypes.c_int64
+PACK_TYPE = ctypes.CFUNCTYPE(None, _P, _L, _L, _P, _L, _L)
 SIZE_TYPE = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 
 # MXCSR flags and the kind of NumPy's error state that watches them
@@ -121,10 +126,11 @@ except ImportError:  # another NumPy
 
 
 class Frames:
-    """What all entries share: the library function that calls, the thread pool."""
+    """What all entries share: the library functions that call and pack (by dtype), the thread pool."""
 
-    def __init__(self, call: int, *, pool: int = 0, threads: int = 1) -> None:
+    def __init__(self, call: int, *, pool: int = 0, threads: int = 1, pack: Mapping[str, int] | None = None) -> None:
         self.call = ENTRY_TYPE(call)
+        self.pack = {dtype: PACK_TYPE(address) for dtype, address in (pack or {}).items()}
         self.pool = pool
         self.threads = threads
 
@@ -149,6 +155,51 @@ class Entry:
         self.time_ns = 0
         self.source = ""
         self.run: Callable[[tuple[Any, ...]], Any] = lambda arguments: MISS
+
+
+class Packs:
+    """The packed form of one frozen operand: made anew when it is another one, or has been written to.
+
+    The last few are kept, so that several instances of one class do not push one another out.
+    """
+
+    def __init__(self, dtype: str, dims: tuple[int, ...], frames: Frames) -> None:
+        self.dtype, self.dims, self.frames = dtype, dims, frames
+        self.made: dict[int, tuple[weakref.ref[Any], int, np.ndarray[Any, Any]]] = {}
+
+    def address(self, value: Any, array: np.ndarray[Any, Any]) -> int:
+        """The address of the packed form of `value`, whose elements are `array`."""
+        state = frozen_state(value)
+        if state is None:
+            raise ValueError("an operand that was frozen and no longer is")
+        storage, version = state
+        key = array.ctypes.data
+        found = self.made.get(key)
+        if found is None or found[0]() is not storage or found[1] != version:
+            k, n, row, column, offset = self.dims
+            panels = np.zeros(k * (n + PACK_PADDING) + 16, array.dtype)
+            start = -(panels.ctypes.data // array.itemsize) % (64 // array.itemsize)
+            panels = panels[start:]
+            source = key + offset * array.itemsize
+            self.frames.pack[self.dtype](source, row, column, panels.ctypes.data, n, k)
+            made = dict(list(self.made.items())[-(MAX_PACKS - 1) :])
+            found = made[key] = (weakref.ref(storage), version, panels)
+            self.made = made
+        return int(found[2].ctypes.data)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(panels.nbytes for *_, panels in self.made.values())
+
+
+MAX_PACKS: Final = 64
+
+
+def _whole(x: DimLike) -> int:
+    if isinstance(x, Dim):
+        raise InternalError(f"a packed operand of changing size {x}", stage="entry")
+    return x
 
 
 def _size_text(x: DimLike) -> str:
@@ -302,6 +353,11 @@ def make_entry(
             itemsize = interface.inputs[size.input].dtype.itemsize
             writer.line(f"if {array}.strides[{size.axis}] % {itemsize}: return MISS")
             filled[words[size.name]] = f"{array}.strides[{size.axis}] // {itemsize}"
+    for pack in interface.packs:
+        spec = interface.inputs[pack.input]
+        dims = tuple(_whole(d) for d in (pack.k, pack.n, *pack.strides, pack.offset))
+        packed = writer.object(Packs(spec.dtype.name, dims, frames), "packed")
+        filled[words[pack.buffer]] = f"{packed}.address({sources.text(spec.source)}, a_{spec.name})"
     del bound
     (recipe,) = interface.results["return"].values()
     for new in new_arrays(recipe):

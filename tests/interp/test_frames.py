@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 import threading
 import traceback
+import weakref
 
 import pytest
 
@@ -241,3 +243,59 @@ def test_bound_callee_gets_its_object():
         return g()
 
     assert run(decoded_of(caller), (target,), hooks=hooks) == 42
+
+
+class Payload(Exception):
+    pass
+
+
+def raise_in_helper(x):
+    raise (Payload if x else ValueError)(x)
+
+
+def caught_from_helper(x, seen):
+    try:
+        raise_in_helper(x)
+    except Payload as error:
+        seen.append(weakref.ref(error))
+    return len(seen)
+
+
+def caught_twice(x, seen):
+    try:
+        try:
+            raise_in_helper(x)
+        except Payload as error:
+            seen.append(weakref.ref(error))
+            raise_in_helper(0)
+    except ValueError:
+        pass
+    return len(seen)
+
+
+@pytest.mark.parametrize("function", [caught_from_helper, caught_twice])
+@pytest.mark.parametrize("single_step", [False, True])
+def test_a_handled_exception_is_gone_at_once(function, single_step):
+    """No reference cycle through tracebacks and frames: what an exception holds is freed when CPython frees it."""
+    runner = interpreted(function, single_step=single_step)
+    seen = []
+    gc.collect()
+    gc.disable()
+    try:
+        runner(1, seen)
+        assert seen[0]() is None
+    finally:
+        gc.enable()
+
+
+def test_an_exception_that_left_is_gone_at_once():
+    gc.collect()
+    gc.disable()
+    try:
+        try:
+            interpreted(raise_in_helper)(1)
+        except Payload as error:
+            reference = weakref.ref(error)
+        assert reference() is None
+    finally:
+        gc.enable()

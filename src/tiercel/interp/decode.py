@@ -23,7 +23,7 @@ from typing import Any, Final, TypeAlias
 from tiercel.bytecode.constants import ObjectRef, constant_key
 from tiercel.bytecode.program import Function, Parameter, Program
 from tiercel.interp.bind import Bind, binder, binder_code, constant_defaults
-from tiercel.interp.emit import BlockEmitter
+from tiercel.interp.emit import BlockEmitter, call, const, name
 from tiercel.interp.flow import Flow, TryRange, analyse
 from tiercel.interp.hooks import NO_HOOKS, Hooks
 from tiercel.interp.layout import CounterLayout, Layout, is_literal, lay_out
@@ -228,8 +228,8 @@ class Decoded:
             if isinstance(c, ObjectRef) and c.name.startswith("outlined:") and isinstance(c.value, CodeType)
         )
 
-    def raiser(self, index: int) -> Callable[[list[Any], BaseException], None]:
-        """Return a function that raises its argument as if from an instruction: a popped frame's traceback entry."""
+    def raiser(self, index: int) -> Callable[[list[Any]], None]:
+        """Return a function that raises R[value] as if from an instruction: a popped frame's traceback entry."""
         found = self._raisers.get(index)
         if found is None:
             with self._lock:
@@ -342,11 +342,12 @@ class Decoder:
         return wanted
 
     def raiser(self, index: int) -> FunctionType:
-        """Generate `def f(R, error): raise error` at the position of an instruction."""
-        line = ast.Raise(ast.Name(".error", ast.Load()), None)
-        line.lineno = line.end_lineno = index + 1
-        line.col_offset = line.end_col_offset = 0
-        return self._compile([_definition(".raise", index, [line], [".R", ".error"])])[0]
+        """Generate `def f(R): raise take(R, value)` at the position of an instruction.
+
+        The exception must not be a variable of the frame: it would hold itself, through its traceback.
+        """
+        taken = call(name(".take"), name(".R"), const(self.layout.value))
+        return self._compile([_definition(".raise", index, [ast.Raise(taken, None)], [".R"])])[0]
 
     def _compile(self, definitions: list[ast.stmt]) -> list[FunctionType]:
         """Compile definitions inside a factory that makes our helpers closure variables of theirs."""

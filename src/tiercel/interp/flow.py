@@ -15,7 +15,7 @@ from tiercel.bytecode.instructions import Instruction
 from tiercel.bytecode.program import Function
 from tiercel.errors import InternalError
 
-__all__ = ["Flow", "LoopRange", "TryRange", "analyse"]
+__all__ = ["Flow", "LoopRange", "TryRange", "analyse", "members"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,7 @@ class Flow:
         single: block starts with exactly one predecessor, which may therefore be decoded inline behind it.
         temporaries: bit set of the registers that are temporaries.
         foldable: bit set of temporaries that are written once and read once.
+        stored: the temporaries that ever are in their registers, last first.
         live_in, live_out: per instruction the temporaries that are live before and after it.
     """
 
@@ -64,6 +65,7 @@ class Flow:
     single: set[int] = field(default_factory=set)
     temporaries: int = 0
     foldable: int = 0
+    stored: tuple[int, ...] = ()
     live_in: list[int] = field(default_factory=list)
     live_out: list[int] = field(default_factory=list)
     _held: list[int] = field(default_factory=list)
@@ -170,6 +172,7 @@ def _find_temporaries(function: Function, flow: Flow) -> None:
     for register, count in reads.items():
         if count == 1 and writes[register] == 1 and flow.temporaries >> register & 1:
             flow.foldable |= 1 << register
+    flow.stored = members(flow.temporaries)
 
 
 def _find_starts(instructions: tuple[Instruction, ...], flow: Flow) -> None:
@@ -241,8 +244,13 @@ def _find_lives(instructions: tuple[Instruction, ...], flow: Flow) -> None:
         for index in range(row.body, row.body_end + 1):
             inside |= flow.live_in[index] | flow.live_out[index] | writes[index]
         dead = inside & ~flow.live_in[row.handler] & ~(1 << row.exception) if row.handler < count else inside
-        clears = tuple(r for r in range(dead.bit_length()) if dead >> r & 1)
+        clears = members(dead)
         flow.tries[position] = TryRange(row.index, row.exception, row.body, row.body_end, row.handler, row.end, clears)
+
+
+def members(bits: int) -> tuple[int, ...]:
+    """Return the registers of a bit set, the last one first: Python's stack is popped from its top."""
+    return tuple(r for r in range(bits.bit_length() - 1, -1, -1) if bits >> r & 1)
 
 
 def _bits(registers: tuple[int, ...]) -> int:

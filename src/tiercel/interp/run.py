@@ -45,6 +45,8 @@ class _NoContext:
 _NO_CONTEXT: Final = _NoContext()
 # As for `set_traceback`: a class may forbid assignment.
 _set_context: Final = BaseException.__dict__["__context__"].__set__
+# Instructions whose operands a note may name.
+EXPLAINED: Final = frozenset({"CallOp", "Index", "SetItem", "StoreTensor", "Item", "BranchIf"})
 # In place of a block number: an exception is on its way.
 _RAISING: Final = -4
 
@@ -231,7 +233,15 @@ def _execute(
                     protect = decoded.block_try[block]
                 else:
                     protect = -1 if block == RETURN else decoded.flow.protect[site]
-                _clean(caught, decoded, frame, place)
+                if _needs_entry(caught):
+                    # Raised again from the place of the instruction: Python's way of making an entry. It is the
+                    # exception being handled, so its context stays. Not in a function of ours: the entry's frame would
+                    # keep that function's frame, and so the exception itself, alive.
+                    frame[decoded.value_slot] = caught
+                    try:
+                        decoded.raiser(place)(frame)
+                    except BaseException:  # noqa: BLE001 - it is `caught`
+                        trim_error(caught)
                 raising = _translate(caught, decoded)
                 if raising is not None:
                     context = caught.__context__
@@ -241,14 +251,23 @@ def _execute(
                     if handler is not None and scope is not None and not stack:
                         # The handler this dispatcher runs is all that it looks at.
                         handler = handler if scope.handler <= handler.index < scope.end else None
-                    if handler is not None or not stack:
+                    if handler is not None:
                         break
+                    if scope is None or stack:
+                        _drop_temporaries(decoded, frame, place)
+                    if not stack:
+                        break
+                    place = -1
                     decoded, frame, _, _, site, began = stack[-1]
                     del stack[-1]
                     table = decoded.table
                     block = CALL
                     protect = decoded.flow.protect[site]
-                    _add_entry(caught, decoded, frame, site)
+                    frame[decoded.value_slot] = caught
+                    try:
+                        decoded.raiser(site)(frame)
+                    except BaseException:  # noqa: BLE001 - it is `caught`
+                        trim_error(caught)
                 if handler is None:
                     raise
                 block = decoded.entry(handler.handler)
@@ -267,8 +286,8 @@ def _execute(
                 return block
 
 
-def _clean(error: BaseException, decoded: Decoded, frame: list[Any], place: int) -> None:
-    """Cut our frames from a traceback; if the exception arose in the dispatcher, add the entry of the user's frame.
+def _needs_entry(error: BaseException) -> bool:
+    """Cut our frames from a traceback; return whether the exception arose in the dispatcher, not in a user's frame.
 
     It arises there when a call does not bind, at the recursion limit, and when a signal strikes between two blocks; the
     signal's handler, if it is written in Python, then was called by the dispatcher.
@@ -277,17 +296,21 @@ def _clean(error: BaseException, decoded: Decoded, frame: list[Any], place: int)
     while traceback is not None and is_ours(traceback.tb_frame):
         traceback = traceback.tb_next
     set_traceback(error, trim(traceback, error))
-    if traceback is None or (traceback.tb_frame.f_back is sys._getframe(1) and block_of(traceback.tb_frame) is None):
-        _add_entry(error, decoded, frame, place)
+    return traceback is None or (traceback.tb_frame.f_back is sys._getframe(1) and block_of(traceback.tb_frame) is None)
 
 
-def _add_entry(error: BaseException, decoded: Decoded, frame: list[Any], place: int) -> None:
-    """Put the entry of a frame's instruction in front of a traceback, as leaving the frame would have done."""
-    try:
-        # `error` is the exception being handled, so raising it again leaves its context alone.
-        decoded.raiser(place)(frame, error)
-    except BaseException:  # noqa: BLE001 - it is `error`
-        trim_error(error)
+def _drop_temporaries(decoded: Decoded, frame: list[Any], place: int) -> None:
+    """Drop what Python's stack holds when an exception leaves a frame, so that generators are closed there and then.
+
+    The operands of an operator that failed stay, for the note that explains the error. Never the exception of a
+    `raise`: it would hold itself, through its traceback.
+    """
+    kept: tuple[int, ...] = ()
+    if place >= 0 and decoded.function.instructions[place].opcode in EXPLAINED:
+        kept = decoded.function.instructions[place].registers_read()
+    for register in decoded.flow.stored:
+        if register not in kept:
+            frame[register] = None
 
 
 def _translate(error: BaseException, decoded: Decoded) -> BaseException | None:
@@ -312,6 +335,8 @@ def _translate(error: BaseException, decoded: Decoded) -> BaseException | None:
         return None
     first_free = len(decoded.function.parameters)
     is_free = first_free <= cell < first_free + len(decoded.function.free)
+    if name.startswith("free:"):  # read inside of a comprehension, which has a frame of its own until 3.11
+        name, is_free = name.removeprefix("free:"), True
     made = unbound_free(name) if is_free else unbound_local(name)
     return made.with_traceback(error.__traceback__)
 
@@ -337,7 +362,10 @@ def _checked_depth(frames: int) -> int:
     while python is not None:
         below += 1
         if python is not own and python.f_code is _execute.__code__:
-            below += len(python.f_locals["stack"])
+            variables = python.f_locals
+            below += len(variables["stack"])
+            if type(variables) is dict:
+                variables.clear()  # a snapshot that the frame keeps; it must not keep what the variables held
         python = python.f_back
     allowed = sys.getrecursionlimit() - below
     if frames >= allowed:

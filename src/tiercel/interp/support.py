@@ -100,6 +100,12 @@ def pack_arguments(values: tuple[Any, ...], keywords: tuple[str, ...]) -> tuple[
     return tuple(positional), named
 
 
+def take(registers: list[Any], position: int) -> Any:
+    """Return the content of a slot and empty it."""
+    value, registers[position] = registers[position], None
+    return value
+
+
 def make_function(
     namespace: dict[str, Any],
     code: CodeType,
@@ -186,6 +192,7 @@ SUPPORT: Final[Mapping[str, Any]] = {
     ".exc_info": exc_info,
     ".pack": pack_arguments,
     ".function": make_function,
+    ".take": take,
     ".strict": strict_error,
     ".shape_hint": shape_hint,
     ".dtype_hint": dtype_hint,

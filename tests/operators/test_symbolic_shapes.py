@@ -21,6 +21,7 @@ from tiercel.operators import (
     PyIntType,
     TupleType,
     find_function,
+    find_inplace,
     find_method,
     find_property,
     find_syntax,
@@ -174,6 +175,12 @@ class TestContraction:
 
     def test_infix(self):
         assert spelt(find_syntax("@"), array(T, 4), array(4, N)).shape == (T, N)
+
+    def test_in_place(self):
+        assert spelt(find_inplace("@="), array(T, 4), array(4, 4)).shape == (T, 4)
+        for other in (array(4, 3), array(4)):
+            with pytest.raises(ShapeError):
+                spelt(find_inplace("@="), array(2, 4), other)
 
     def test_einsum_binds_its_operands_one_by_one(self):
         text = type_of("bqd,bkd->bqk")

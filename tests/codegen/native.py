@@ -13,7 +13,7 @@ from tiercel.codegen.abi import ARENA, POOL, THREADS, frame_size, frame_words
 from tiercel.codegen.blob import Blob, Mapped, link, map_blob
 from tiercel.codegen.cpu.assemble import assemble
 from tiercel.codegen.cpu.emit import emit
-from tiercel.codegen.cpu.library import entries, library_text
+from tiercel.codegen.cpu.library import IMPORTS, entries, library_text
 from tiercel.codegen.cpu.target import Target
 from tiercel.loops import check
 from tiercel.loops.form import Function
@@ -31,7 +31,9 @@ def build(function: Function, target: Target | None = None) -> Mapped:
 
 @functools.cache
 def _library(target: Target) -> Mapped:
-    return map_blob(link(assemble(library_text(target), target, verify=True), entries()))
+    libc = ctypes.CDLL(None)
+    needed = {n: ctypes.cast(getattr(libc, n), ctypes.c_void_p).value or 0 for n in IMPORTS}
+    return map_blob(link(assemble(library_text(target), target, verify=True), entries()), needed)
 
 
 def imports(target: Target) -> dict[str, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tiercel.codegen.cpu.gemm import emit_gemm, names
 from tiercel.codegen.cpu.target import Target
+from tiercel.codegen.cpu.threads import RUN, WORKER, threads_text
 from tiercel.dtypes import as_dtype
 
 GEMM_DTYPES = ("float32", "float64")
@@ -21,8 +22,6 @@ divide by zero 4, overflow 8, underflow 16, inexact 32) above them. Flags that w
 """
 
 _CALL = f"""
-declare void @llvm.x86.sse.stmxcsr(ptr)
-declare void @llvm.x86.sse.ldmxcsr(ptr)
 define i64 @{CALL}(ptr %function, ptr %frame) {{
 entry:
   %word = alloca i32, align 4
@@ -47,9 +46,13 @@ entry:
 """
 
 
+IMPORTS = ("syscall",)
+"""What the library itself needs of the C library."""
+
+
 def entries() -> tuple[str, ...]:
     """The names of all library functions."""
-    return (*(name for dtype in GEMM_DTYPES for name in names(as_dtype(dtype))), CALL)
+    return (*(name for dtype in GEMM_DTYPES for name in names(as_dtype(dtype))), CALL, RUN, WORKER)
 
 
 def library_text(target: Target) -> str:
@@ -60,4 +63,4 @@ def library_text(target: Target) -> str:
         declared, defined = emit_gemm(as_dtype(dtype), target)
         declarations.update(dict.fromkeys(declared))
         functions += defined
-    return "\n".join([*declarations, *functions, _CALL]) + "\n"
+    return "\n".join([*declarations, *functions, *threads_text(), _CALL]) + "\n"

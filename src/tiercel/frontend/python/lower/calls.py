@@ -204,7 +204,9 @@ def _plan_method(lo: Lowering, function: ast.Attribute, given: Sequence[tuple[st
 
 
 def _may_be_array(value: object) -> bool:
-    return isinstance(value, np.ndarray | np.generic) or (hasattr(value, "dtype") and hasattr(value, "shape"))
+    # Asked of the type: asking the object may run the user's `__getattr__`, which capturing must not.
+    cls = type(value)
+    return isinstance(value, np.ndarray | np.generic) or (hasattr(cls, "dtype") and hasattr(cls, "shape"))
 
 
 def _unbound_reason(form: OperatorForm, given: Sequence[tuple[str, ast.expr]]) -> str | None:

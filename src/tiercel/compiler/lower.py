@@ -178,6 +178,7 @@ class Lowerer:
         self.packed: dict[tuple[str, Memory], Buffer] = {}
         self.packs: list[PackSpec] = []
         self.prologue: list[Stmt] = []
+        self.trips: dict[DimLike, DimLike] = {}  # loop counter -> trip count
         self.inputs: dict[str, int] = {}  # root buffer -> number of the input
         self._counts: dict[str, int] = {}
         self._taken = {s.name for given in region.inputs for s in _symbols_of_type(given.value.type)}
@@ -397,6 +398,7 @@ class Lowerer:
                 trip = trip.type.value if isinstance(trip.type, PyIntType) else None
             if trip is None:
                 raise NotLowered("a loop whose trip count is not a size", loop.origin)
+            self.trips[index] = trip
             if loop.index is not None:
                 self.scalars[loop.index] = Var(index.name)
             last: DimLike = trip % 2

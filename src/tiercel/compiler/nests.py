@@ -131,6 +131,9 @@ class Nests:
             return lowest
         if not isinstance(part, Value):
             place: DimLike = part  # type: ignore[assignment]
+            trip = state.trips.get(place)
+            if trip is not None and (trip == size or state.facts.less_equal(trip, size) is True):
+                return place  # a loop counter within the loop's own bounds
             if state.facts.less_equal(place + 1, size) is not True or state.facts.less_equal(0, place) is not True:
                 expression = dim_expression(place)
                 below = Compare("lt", expression, dim_expression(size))

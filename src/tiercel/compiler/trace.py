@@ -353,11 +353,11 @@ class Frame:
         typed = Bound(row, spelling, tuple(types_), attributes)
         if row.effects(typed, self.trace.facts).kind != "pure":
             raise Untraceable(f"{row.name} writes into an array")
-        self.wishes(row, inputs)
+        self.wishes(row, inputs, typed)
         result = row.infer(typed, self.trace.facts, self.trace.data_symbol)
         return self.results(row, typed, inputs, attributes, result, bound.operands)
 
-    def wishes(self, row: Operator, inputs: list[Value]) -> None:
+    def wishes(self, row: Operator, inputs: list[Value], bound: Bound) -> None:
         """Sizes that should be known equal for the application to be fast."""
         shapes = [v.type.shape for v in inputs if isinstance(v.type, ArrayType)]
         if row.lowering.cls == "elementwise":
@@ -371,6 +371,13 @@ class Frame:
             for a, b in zip(reversed(x[:-2]), reversed(y[:-2]), strict=False):
                 if a != 1 and b != 1:
                     self.trace.wish(a, b)
+        elif row.name == "reshape":
+            wanted = bound.attributes.get("shape")
+            given = shapes[0] if shapes else ()
+            for a, b in zip(reversed(given), reversed(wanted if isinstance(wanted, tuple) else ()), strict=False):
+                if b == -1:
+                    break
+                self.trace.wish(a, b)
         elif row.name in ("concat", "stack", "where") and len(shapes) > 1:
             for other in shapes[1:]:
                 for a, b in zip(shapes[0], other, strict=False):

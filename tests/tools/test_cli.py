@@ -112,6 +112,16 @@ def test_wrong_arguments_are_a_usage_error(tiercel_command):
     assert tiercel_command("cache", "burn").code == 2
 
 
+def test_ctrl_c(tiercel_command, monkeypatch):
+    def run(options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bench, "run", run)
+    done = tiercel_command("bench")
+    assert done.code == 130
+    assert done.err == "tiercel: interrupted\n"
+
+
 def test_version_needs_no_heavy_package():
     code = (
         "import sys; from tiercel.tools.cli import main; main(['--version']); "

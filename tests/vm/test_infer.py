@@ -100,6 +100,23 @@ def outside(x):
     return y[0] + 1, len(x), x.shape[0] // 2
 
 
+def shrink(items):
+    items[0] = items[0][0]
+
+
+def changed_outside(x):
+    items = [x, x]
+    shrink(items)
+    return items[0] + 1
+
+
+def mixed_layouts(x, flag):
+    y = x
+    if flag:
+        y = x.T
+    return y.swapaxes(0, 1)
+
+
 CASES = [
     (chain, [(f32(b, 6), f32(6, 3)) for b in (1, 4, 9)]),
     (flatten, [(f32(b, t, 6), b) for b, t in ((2, 3), (5, 1), (4, 4))]),
@@ -114,6 +131,8 @@ CASES = [
     (nested, [(f32(b, 2), n) for b, n in ((4, 3), (2, 1))]),
     (split, [(f32(b, 8),) for b in (4, 8)]),
     (outside, [(f32(b, 2),) for b in (4, 8)]),
+    (changed_outside, [(f32(b, 2),) for b in (4, 8)]),
+    (mixed_layouts, [(f32(b, b), flag) for b, flag in ((4, True), (6, False))]),
 ]
 each_case = pytest.mark.parametrize(
     ("function", "calls"), CASES, ids=[f"{i}-{f.__name__}" for i, (f, _) in enumerate(CASES)]
@@ -207,7 +226,7 @@ def test_what_is_said_holds(function, calls):
             if index in signature.results:
                 check_text(signature.results[index], values)
                 seen.add(index)
-    assert seen
+    assert seen or function is changed_outside
 
 
 def texts_of(function, *calls, **options):

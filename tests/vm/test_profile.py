@@ -128,6 +128,21 @@ def test_loops_are_regions_of_their_own():
     assert f.program.profile.functions[0].loops == {0: (2, 8)}
 
 
+def test_what_a_loop_makes_itself_is_no_live_in():
+    def own(x, n):
+        y = None
+        for _ in range(n):
+            y = x + 1
+            x = y * 2
+        return x
+
+    f = Running(own)
+    f(zeros(3), 2)
+    names = {live.name for live in f.decoded.watch.loops[0].live_ins}
+    assert "x" in names
+    assert "y" not in names
+
+
 def test_large_ints_have_no_bound():
     f = Running(double)
     f(1, 1 << 70)

@@ -43,7 +43,7 @@ class InlineBuilder:
     def available(self) -> str | None:
         return None
 
-    def submit(self, region: Any, lowered: Any) -> Ticket:
+    def submit(self, region: Any, lowered: Any, times_ms: Any) -> Ticket:
         self.submitted.append(region)
         if self.refuse:
             return Ticket(self.refuse, self.delay)

@@ -213,9 +213,10 @@ def cells_of(function: FunctionType, decoded: Decoded) -> tuple[CellType, ...]:
 class _Entry:
     """What is known of one code object as a callee: its decoding for some globals, or that it is refused."""
 
-    __slots__ = ("callee", "code", "decoded", "function", "globals")
+    __slots__ = ("callee", "code", "decoded", "function", "globals", "tiers")
 
-    def __init__(self, code: CodeType, namespace: dict[str, Any], decoded: Decoded | None) -> None:
+    def __init__(self, code: CodeType, namespace: dict[str, Any], decoded: Decoded | None, tiers: Any = None) -> None:
+        self.tiers = tiers  # of a jitted function: once compiled it is called from outside, not run as a frame
         self.code = code
         self.globals = namespace
         self.decoded = decoded
@@ -274,7 +275,7 @@ class CalleeTable:
         entry = self.entries.get(id(code))
         if entry is None or entry.code is not code or entry.globals is not function.__globals__:
             entry = self._learn(function)
-        if entry.decoded is None:
+        if entry.decoded is None or (entry.tiers is not None and entry.tiers.entries):
             return None
         if entry.function is function:
             return entry.callee
@@ -288,7 +289,8 @@ class CalleeTable:
 
     def _learn(self, function: FunctionType) -> _Entry:
         code = function.__code__
-        made = _Entry(code, function.__globals__, self._decode(function))
+        tiers = getattr(_state(function), "tiers", None)
+        made = _Entry(code, function.__globals__, self._decode(function), tiers)
         with self._lock:
             self.entries[id(code)] = made
         return made
@@ -302,6 +304,13 @@ class CalleeTable:
             return None
         captured = capture(function)
         return captured.decoded(function, strict=self.strict)
+
+    def program_of(self, function: FunctionType) -> Program | None:
+        """The bytecode of a function that may be compiled into its caller; None if it runs as Python."""
+        jitted = _state(function)
+        if jitted is not None:
+            return jitted.captured.program  # type: ignore[no-any-return]
+        return capture(function).program if self.is_capturable(function) else None
 
     def capture_ahead(self, function: FunctionType, program: Program) -> None:
         """Capture the callees whose names are known already, and theirs, so that the first call need not."""

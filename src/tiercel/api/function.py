@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,10 +20,12 @@ from tiercel.api.captures import CalleeTable, Captured, capture, cells_of
 from tiercel.api.notes import explain_error
 from tiercel.api.process import register
 from tiercel.api.wrapper import clone, make_wrapper, parameters_of
-from tiercel.bytecode.program import Program
+from tiercel.bytecode.program import Function, Program
 from tiercel.errors import CaptureError, InternalError, TiercelPerformanceWarning
 from tiercel.interp import Decoded, Hooks, hide, run_prepared, trim_error
 from tiercel.vm import machine
+from tiercel.vm.build import builder
+from tiercel.vm.dispatch import Tiers
 
 if TYPE_CHECKING:
     from tiercel.api.report import Report
@@ -71,6 +73,7 @@ class JitFunction:
         self._callees = {strict: CalleeTable(package, self, strict=strict) for strict in (False, True)}
         self._hooks = {s: machine().hooks(table, self.settings) for s, table in self._callees.items()}
         self._decoded: dict[bool, tuple[Decoded, tuple[CellType, ...], Hooks]] = {}
+        self.tiers = self._make_tiers()
         self.public: Any = self._make_public()
         register(self)
         if self.captured.program is not None:
@@ -95,12 +98,31 @@ class JitFunction:
         tokens = {path: token for path, token in checker.descriptors().items() if path in parameters}
         return capture(function, CaptureOptions(tokens=tokens, facts=checker.facts))
 
+    def _make_tiers(self) -> Tiers | None:
+        """What compiles the function when it is hot; None for what runs as Python."""
+        program = self.captured.program
+        if program is None or not isinstance(self.function, FunctionType):
+            return None
+        return Tiers(
+            self.name,
+            self.function,
+            (program.functions[0], program.constants),
+            self._traceable,
+            self.settings,
+            builder,
+        )
+
+    def _traceable(self, function: FunctionType) -> tuple[Function, Sequence[Any]] | None:
+        """The bytecode of a function that compiled code may include, and its constants."""
+        found = self._callees[False].program_of(function)
+        return None if found is None else (found.functions[0], found.constants)
+
     def _make_public(self) -> FunctionType:
         function = self.function
         if isinstance(function, FunctionType) and function.__code__.co_flags & _UNWRAPPABLE:
             public = clone(function)
         else:
-            runner = run_prepared if self.checker is None else self.run_checked
+            runner = self.run if self.checker is None else self.run_checked
             public = make_wrapper(function, enter=self.enter, run=runner, leave=self.leave)
         attributes: dict[str, Any] = {
             "__tiercel__": self,
@@ -148,10 +170,15 @@ class JitFunction:
         found = self._decoded.get(forbids)
         return found if found is not None else self._prepare(forbids)
 
+    def run(self, prepared: tuple[Decoded, tuple[CellType, ...], Hooks], arguments: tuple[Any, ...]) -> Any:
+        """Run what `enter` returned: compiled where it is, else interpreted."""
+        assert self.tiers is not None
+        return self.tiers.run(run_prepared, prepared, arguments)
+
     def run_checked(self, prepared: tuple[Decoded, tuple[CellType, ...], Hooks], arguments: tuple[Any, ...]) -> Any:
         """Run what `enter` returned, if the arguments keep the hints."""
         self.checker.check(arguments)
-        return run_prepared(prepared, arguments)
+        return self.run(prepared, arguments)
 
     def leave(self, error: BaseException) -> None:
         """Cut our frames from the traceback of an exception that leaves the function, and say what it was about."""
@@ -254,7 +281,7 @@ class JitFunction:
         Returns:
             Whether none is pending; False after `timeout` seconds.
         """
-        return True
+        return self.tiers is None or self.tiers.wait(timeout)
 
     def warmup(self, *specs: Any, **keyword_specs: Any) -> None:
         """Prepare the function before its first call, without waiting for heat.

@@ -85,7 +85,7 @@ class Ticket(Protocol):
 class Builder(Protocol):
     """Compiles lowered regions, somewhere else."""
 
-    def submit(self, region: Region, lowered: Lowered) -> Ticket:
+    def submit(self, region: Region, lowered: Lowered, times_ms: dict[str, float]) -> Ticket:
         """Begin."""
 
     def available(self) -> str | None:
@@ -205,6 +205,9 @@ class Tiers:
 
     def run(self, interpret: Callable[[Any, tuple[Any, ...]], Any], prepared: Any, arguments: tuple[Any, ...]) -> Any:
         """Run a call."""
+        settings = self.settings()
+        if settings.level == "O0":
+            return interpret(prepared, arguments)
         for entry in self.entries:
             started = time.perf_counter_ns()
             result = entry.run(arguments)
@@ -217,9 +220,6 @@ class Tiers:
                 if not self._ticks & 15:
                     self._watch(entry, arguments, elapsed)
                 return result
-        settings = self.settings()
-        if settings.level == "O0":
-            return interpret(prepared, arguments)
         if self.pending:
             self.poll()
         started = time.perf_counter_ns()
@@ -314,7 +314,7 @@ class Tiers:
         )  # fmt: skip
         variant.conditions = dict(environment.conditions)
         variant.functions = {id(f): f for f in environment.functions}
-        variant.ticket = service.submit(region, variant.lowered)
+        variant.ticket = service.submit(region, variant.lowered, dict(variant.stages_ms))
         self.pending.append((state, variant))
         return variant
 
@@ -408,6 +408,14 @@ class Tiers:
                 return False
             self.poll()
         return True
+
+    def unmet(self, state: SignatureState | None) -> str:
+        """The first condition for compiled code that is not met; "" where there is some."""
+        if state is None:
+            return "not called yet"
+        if self._has_entry(state):
+            return ""
+        return self.wants_compile(self.settings(), state) or "hot: compiled at the next call"
 
     def warm(self, arguments: tuple[Any, ...]) -> Variant | None:
         """Compile for these arguments now, without waiting for heat; returns what became of it."""

@@ -133,6 +133,11 @@ class Frames:
         self.pack = {dtype: PACK_TYPE(address) for dtype, address in (pack or {}).items()}
         self.pool = pool
         self.threads = threads
+        self.tried = True  # whether a pool was made, or is not wanted
+
+    def revive(self) -> int:
+        """The address of the pool, made if it should be there."""
+        return self.pool
 
 
 class Entry:
@@ -338,7 +343,7 @@ def make_entry(
         _condition(writer, sources, condition)
     for spec in interface.inputs:
         _check_input(writer, sources, spec)
-    filled: dict[int, str] = {POOL: "frames.pool", THREADS: "frames.threads"}
+    filled: dict[int, str] = {POOL: "frames.pool if frames.tried else frames.revive()", THREADS: "frames.threads"}
     bound = _bind_sizes(writer, interface)
     for spec in interface.inputs:
         if spec.kind == "array":

@@ -1,0 +1,151 @@
+"""From the compile service to entries: maps what it built, and makes what all entries of the process share.
+
+In: lowered regions. Out: a `Builder` for `dispatch.Tiers`. The runtime library comes with the first kernel; the thread
+pool is made when a first entry is, and made anew in a forked child when it first calls.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any, Final
+
+from tiercel import config
+from tiercel.codegen.blob import BlobError, Mapped
+from tiercel.codegen.cpu.gemm import names as gemm_names
+from tiercel.codegen.cpu.library import CALL, GEMM_DTYPES
+from tiercel.codegen.cpu.threads import RUN, WORKER
+from tiercel.codegen.pool import ThreadPool
+from tiercel.compiler.graph import Region
+from tiercel.compiler.lower import Lowered
+from tiercel.dtypes import as_dtype
+from tiercel.hotpath.service import CompileService, service
+from tiercel.hotpath.service import Ticket as ServiceTicket
+from tiercel.vm.dispatch import Built
+from tiercel.vm.entry import Frames
+
+__all__ = ["ServiceBuilder", "builder", "usable_threads"]
+
+
+def usable_threads() -> int:
+    """Threads that compiled code uses: the setting, else the least of affinity and OMP_NUM_THREADS."""
+    given = config.current().threads
+    if given is not None:
+        return int(given)
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    limit = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    if limit.isdigit() and int(limit) > 0:
+        count = min(count, int(limit))
+    return max(1, count)
+
+
+class SharedFrames(Frames):
+    """The shared parts of all entries of this process, with a pool that survives fork by being made anew."""
+
+    def __init__(self, library: Mapped) -> None:
+        packs = {name: library.address(gemm_names(as_dtype(name))[2]) for name in GEMM_DTYPES}
+        super().__init__(library.address(CALL), pack=packs)
+        self._addresses = (library.address(RUN), library.address(WORKER))
+        self._lock = threading.Lock()
+        self._pool: ThreadPool | None = None
+        self.revive()
+
+    def revive(self) -> int:
+        """Make the pool if there should be one; its address, 0 for none."""
+        if self.tried or not self._lock.acquire(blocking=False):
+            return self.pool
+        try:
+            self.tried = True
+            count = usable_threads()
+            if count > 1:
+                try:
+                    self._pool = ThreadPool(*self._addresses, count)
+                except OSError:
+                    return 0
+                self.threads = self._pool.threads
+                self.pool = self._pool.address
+            return self.pool
+        finally:
+            self._lock.release()
+
+    def forget(self) -> None:
+        """In a forked child: there are no threads; the next call makes them."""
+        self.pool, self.threads, self.tried = 0, 1, False
+        self._lock = threading.Lock()
+
+
+class _Ticket:
+    def __init__(self, owner: ServiceBuilder, ticket: ServiceTicket) -> None:
+        self.owner, self.ticket = owner, ticket
+
+    def poll(self) -> Built | str | None:
+        """See `dispatch.Ticket`."""
+        if not self.ticket.finished:
+            self.owner.service.poll()
+        if not self.ticket.finished:
+            return None
+        if self.ticket.state == "failed":
+            return self.ticket.reason or "not compiled"
+        try:
+            return self.owner.load(self.ticket)
+        except (BlobError, OSError) as error:
+            return f"machine code cannot be used here: {error}"
+
+    def wait(self, timeout: float | None) -> bool:
+        """See `dispatch.Ticket`."""
+        return self.owner.service.wait(timeout, self.ticket)
+
+
+class ServiceBuilder:
+    """Builds through a compile service."""
+
+    def __init__(self, service_: CompileService | None = None) -> None:
+        self.service = service_ or service()
+        self.frames: SharedFrames | None = None
+
+    def available(self) -> str | None:
+        """Why nothing can be compiled; None if it can."""
+        return "compiling is off (the setting worker)" if self.service.mode == "off" else None
+
+    def submit(self, region: Region, lowered: Lowered, times_ms: dict[str, float]) -> _Ticket:
+        """Begin to build."""
+        return _Ticket(self, self.service.submit(region.name, region, lowered, times_ms=times_ms))
+
+    def load(self, ticket: ServiceTicket) -> Built:
+        """Map a finished kernel."""
+        mapped = self.service.load(ticket)
+        if self.frames is None:
+            library = self.service.library()
+            if library is None:
+                raise BlobError("the runtime library is not here")
+            self.frames = SharedFrames(library)
+        certificate: dict[str, Any] = dict(ticket.certificate or {})
+        return Built(
+            mapped.address(ticket.name),
+            mapped.address(f"{ticket.name}.arena"),
+            self.frames,
+            (mapped,),
+            dict(ticket.times_ms),
+            certificate,
+            ticket.from_cache,
+        )
+
+
+_builder: Final[list[ServiceBuilder]] = []
+
+
+def builder() -> ServiceBuilder:
+    """The builder of this process."""
+    if not _builder:
+        _builder.append(ServiceBuilder())
+    return _builder[0]
+
+
+def _after_fork() -> None:
+    for made in _builder:
+        if made.frames is not None:
+            made.frames.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

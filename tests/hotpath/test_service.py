@@ -6,12 +6,18 @@ import numpy as np
 import pytest
 
 from tests.hotpath.programs import EXAMPLES, compiled, run
+from tiercel.hotpath.cache import KernelCache
 from tiercel.hotpath.service import CompileService
 
 
 @pytest.fixture(scope="module")
-def service():
-    made = CompileService("process")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def service(folder):
+    made = CompileService("process", cache=KernelCache(str(folder), 1 << 24))
     yield made
     made.shutdown()
 

@@ -11,6 +11,7 @@ the kernel kills when memory runs out, and never reads the user's terminal or si
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import resource
 import select
@@ -107,7 +108,11 @@ def serve() -> None:
     from tiercel.hotpath import jobs
 
     try:
-        channel.send(Kind.HELLO, hello.nonce, jobs.introduce(asked))
+        introduction = jobs.introduce(asked)
+        # What is loaded now stays; a job makes many small objects and no cycles worth looking for.
+        gc.freeze()
+        gc.set_threshold(100_000)
+        channel.send(Kind.HELLO, hello.nonce, introduction)
         while (frame := channel.receive(asked["idle_s"])) is not None:
             _work(channel, frame)
     except (BrokenPipeError, ConnectionError):

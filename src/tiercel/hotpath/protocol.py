@@ -34,7 +34,8 @@ MAX_ATTACHMENTS: Final = 4096
 _HEADER: Final = struct.Struct("<4sHHQII")  # magic, version, kind, nonce, length, checksum of all the rest
 _COUNTS: Final = struct.Struct("<II")  # bytes of text, number of byte strings
 _MARK: Final = "\0bytes"
-_STRINGS_AND_REST: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[^\[\]{}"]+', re.DOTALL)
+_NEITHER: Final = bytes(set(range(256)) - set(b'[]{}"'))
+_STRING: Final = re.compile(rb'"[^"]*"')
 
 
 class ProtocolError(TiercelError, ValueError):
@@ -141,7 +142,8 @@ def decode(data: bytes | memoryview) -> Any:
 
 def _check_depth(text: bytes) -> None:
     """Refuse deep nesting before the recursive decoder sees it: brackets are taken away from the inside out."""
-    brackets = _STRINGS_AND_REST.sub(b"", text)
+    bare = text.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NEITHER).replace(b'""', b"")
+    brackets = _STRING.sub(b"", bare)
     for _ in range(MAX_DEPTH):
         if not brackets:
             return

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 import threading
 import time
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -22,6 +24,7 @@ from tiercel import config
 from tiercel.codegen.blob import Blob, BlobError, Mapped, map_blob
 from tiercel.compiler.graph import Region
 from tiercel.compiler.lower import Lowered
+from tiercel.hotpath.cache import BuildLock, KernelCache, kernel_key
 from tiercel.hotpath.protocol import encode
 from tiercel.hotpath.queue import Job
 from tiercel.hotpath.wire import WireError, to_table
@@ -31,6 +34,10 @@ __all__ = ["CompileService", "Ticket", "TicketState", "service"]
 
 TicketState = Literal["queued", "running", "done", "failed"]
 BUDGET_MS: Final = 30_000.0
+_LIBRARY: Final = b"runtime library"
+_ASK_AGAIN_S: Final = 0.01
+_WAIT_FOR_OTHERS_S: Final = 60.0
+"""Until a process builds what another one has been building all the time."""
 
 
 @dataclass(eq=False)
@@ -78,10 +85,14 @@ class Ticket:
 
 @dataclass(eq=False)
 class _Build:
-    """A job, and everybody who waits for it."""
+    """A job, everybody who waits for it, and the right to build it among the processes of this machine."""
 
     job: Job
     tickets: list[Ticket]
+    key: bytes
+    lock: BuildLock | None = None
+    asked: float = 0.0
+    first_asked: float = 0.0
 
 
 class CompileService:
@@ -89,15 +100,40 @@ class CompileService:
 
     Args:
         mode: "process", "thread" or "off"; by default what the setting `worker` says at each `submit`.
+        cache: where kernels are kept; by default what the settings `cache_dir` and `cache_size` say.
+        report: told about what is wrong with the cache, once about each thing.
     """
 
-    def __init__(self, mode: str | None = None) -> None:
+    def __init__(
+        self,
+        mode: str | None = None,
+        *,
+        cache: KernelCache | None = None,
+        report: Callable[[str], None] = config.logger.warning,
+    ) -> None:
         self._mode = mode
+        self._given_cache = cache
+        self._report = report
+        self._caches: dict[tuple[str | None, int], KernelCache] = {}
         self._workers: dict[str, Worker | ThreadWorker] = {}
         self._builds: dict[bytes, _Build] = {}
         self._lock = threading.Lock()
         self._library: Mapped | None = None
         self._library_blob: bytes | None = None
+        self.frozen = False
+        _services.add(self)
+
+    @property
+    def cache(self) -> KernelCache:
+        """Where kernels are kept."""
+        if self._given_cache is not None:
+            return self._given_cache
+        settings = config.current()
+        asked = (settings.cache_dir, settings.cache_size)
+        found = self._caches.get(asked)
+        if found is None:
+            found = self._caches[asked] = KernelCache(*asked, report=self._report)
+        return found
 
     @property
     def mode(self) -> str:
@@ -131,24 +167,32 @@ class CompileService:
         mode = self.mode
         name = lowered.function.name
         try:
-            identity = encode(to_table((lowered.function, lowered.interface)))
-            table = to_table((lowered.function, lowered.interface, region))
+            table, own = to_table(lowered.function, lowered.interface, region)
+            identity = encode(table[:own])
         except WireError as error:
             return Ticket(key, name, b"", "failed", str(error), "unsupported", times_ms=times)
         content = hashlib.blake2b(identity, digest_size=24).digest()
         ticket = Ticket(key, name, content, times_ms=times)
         ticket.times_ms["encode"] = (time.perf_counter() - began) * 1e3
-        if mode == "off":
+        if mode == "off" or self.frozen:
             ticket.state, ticket.kind = "failed", "off"
-            ticket.reason = "compiling is off (the setting worker)"
+            ticket.reason = "compiling is off (the setting worker)" if mode == "off" else "compiling is frozen"
             return ticket
         build = self._builds.get(content)
         if build is not None and not build.job.finished:
             build.tickets.append(ticket)
             return ticket
+        cache_key = kernel_key(identity)
+        began = time.perf_counter()
+        answer = self._kept(cache_key)
+        ticket.times_ms["cache"] = (time.perf_counter() - began) * 1e3
+        if answer is not None:
+            ticket.from_cache = True
+            self._answer(ticket, answer)
+            return ticket
         payload = {"table": table, "library": self._library_blob is not None, "hints": dict(hints or {})}
         job = Job("build", payload, budget_ms, priority)
-        self._builds[content] = _Build(job, [ticket])
+        self._builds[content] = _Build(job, [ticket], cache_key)
         self.worker(mode).add(job)
         self.poll()
         return ticket
@@ -158,7 +202,8 @@ class CompileService:
         mode = mode or self.mode
         found = self._workers.get(mode)
         if found is None:
-            found = self._workers.setdefault(mode, Worker() if mode == "process" else ThreadWorker())
+            made = Worker(before=self._may_build) if mode == "process" else ThreadWorker(before=self._may_build)
+            found = self._workers.setdefault(mode, made)
         return found
 
     def poll(self, budget_s: float = POLL_S) -> bool:
@@ -195,7 +240,8 @@ class CompileService:
         Raises:
             BlobError, OSError: it cannot be mapped.
         """
-        if self._library is None and self._library_blob is not None:
+        if self._library is None and self._library_bytes() is not None:
+            assert self._library_blob is not None
             blob = Blob.from_bytes(self._library_blob)
             libc = ctypes.CDLL(None)
             needed = {name: ctypes.cast(libc[name], ctypes.c_void_p).value or 0 for name in blob.imports}
@@ -231,6 +277,54 @@ class CompileService:
             worker.shutdown()
         self._settle()
 
+    # -- the cache --------------------------------------------------------------------------------------------
+
+    def _library_bytes(self) -> bytes | None:
+        if self._library_blob is None:
+            entry = self.cache.get(kernel_key(_LIBRARY))
+            self._library_blob = None if entry is None else entry.blob
+        return self._library_blob
+
+    def _kept(self, key: bytes) -> dict[str, Any] | None:
+        """The answer of a worker that was kept, if it can be used."""
+        entry = self.cache.get(key)
+        if entry is None:
+            return None
+        if entry.data.get("refused"):
+            return {"refused": entry.data["refused"]}
+        if self._library_bytes() is None:
+            return None  # building again brings it along
+        try:
+            return {**entry.data["answer"], "blob": Blob.from_bytes(entry.blob)}
+        except (BlobError, KeyError, TypeError):
+            self.cache.drop(key)
+            return None
+
+    def _may_build(self, job: Job) -> bool:
+        """Before a job goes to the worker: only one process of this machine builds a key, the others wait for it."""
+        build = next((b for b in list(self._builds.values()) if b.job is job), None)
+        if build is None or build.lock is not None:
+            return True
+        now = time.monotonic()
+        if now - build.asked < _ASK_AGAIN_S:
+            return False
+        build.asked = now
+        build.first_asked = build.first_asked or now
+        build.lock = self.cache.lock(build.key)
+        if build.first_asked < now:  # somebody else was building: perhaps the result is there
+            answer = self._kept(build.key)
+            if answer is not None:
+                self._release(build)
+                job.succeed({**answer, "from_cache": True})
+                return False
+        return build.lock is not None or now - build.first_asked > _WAIT_FOR_OTHERS_S
+
+    @staticmethod
+    def _release(build: _Build) -> None:
+        lock, build.lock = build.lock, None
+        if lock is not None:
+            lock.release()
+
     # -- results ----------------------------------------------------------------------------------------------
 
     def _settle(self) -> bool:
@@ -253,24 +347,75 @@ class CompileService:
 
     def _finish(self, build: _Build) -> None:
         job = build.job
-        blob: Blob | None = None
+        answer: dict[str, Any] = {}
         if job.state == "done":
-            try:
-                blob = Blob.from_bytes(job.result["blob"])
-                if job.result.get("library") is not None:
-                    self._library_blob = job.result["library"]
-            except (BlobError, KeyError, TypeError) as error:
-                job.fail(f"the worker's answer is no kernel: {error}")
+            answer = job.result
+            if not answer.get("from_cache"):
+                try:
+                    answer = self._keep(build, answer)
+                except (BlobError, KeyError, TypeError) as error:
+                    job.fail(f"the worker's answer is no kernel: {error}")
+        elif job.details.get("kind") in ("invalid", "unsupported"):
+            # It would be refused again: nobody needs to try this kernel once more.
+            refused = {"reason": job.reason, **job.details}
+            self.cache.put(build.key, {"refused": refused, "name": build.tickets[0].name, "made": time.time()}, b"")
+        self._release(build)
         for ticket in build.tickets:
             ticket.attempts = tuple(job.attempts)
+            ticket.from_cache = bool(answer.get("from_cache"))
             if job.state == "done":
-                ticket.times_ms.update(job.result["times_ms"])
-                ticket.blob, ticket.certificate, ticket.state = blob, job.result["certificate"], "done"
+                self._answer(ticket, answer)
                 continue
             ticket.reason, ticket.details = job.reason, job.details
             ticket.kind = "dropped" if job.dropped else job.details.get("kind", "worker")
             ticket.state = "failed"
 
+    def _keep(self, build: _Build, result: dict[str, Any]) -> dict[str, Any]:
+        """Put a worker's answer into the cache; returns it with the blob read."""
+        raw, library = result["blob"], result.get("library")
+        answer = {"times_ms": dict(result["times_ms"]), "certificate": result["certificate"]}
+        blob = Blob.from_bytes(raw)
+        if library is not None:
+            Blob.from_bytes(library)
+            self._library_blob = library
+            self.cache.put(kernel_key(_LIBRARY), {"name": "runtime library", "made": time.time()}, library)
+        ticket = build.tickets[0]
+        self.cache.put(build.key, {"answer": answer, "name": ticket.name, "made": time.time()}, raw)
+        return {**answer, "blob": blob}
+
+    @staticmethod
+    def _answer(ticket: Ticket, answer: dict[str, Any]) -> None:
+        """Give a ticket what a worker answered, now or earlier."""
+        refused = answer.get("refused")
+        if refused is not None:
+            ticket.reason, ticket.kind, ticket.state = refused["reason"], refused.get("kind", "unsupported"), "failed"
+            ticket.details = refused
+            return
+        if not ticket.from_cache:
+            ticket.times_ms.update(answer["times_ms"])
+        ticket.blob, ticket.certificate, ticket.state = answer["blob"], answer["certificate"], "done"
+
+    def _after_fork(self) -> None:
+        """In a forked child: locks held by other threads, and builds that are the parent's."""
+        self._lock = threading.Lock()
+        for build in self._builds.values():
+            for ticket in build.tickets:
+                if not ticket.finished:
+                    ticket.state, ticket.kind = "failed", "dropped"
+                    ticket.reason = "the process was forked while this was compiled"
+            self._release(build)
+        self._builds.clear()
+
+
+_services: weakref.WeakSet[CompileService] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for one in list(_services):
+        one._after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 _service: CompileService | None = None
 

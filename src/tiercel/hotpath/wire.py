@@ -67,6 +67,7 @@ def _getter(cls: type) -> Callable[[Any], tuple[Any, ...]]:
 
 
 _GETTERS: Final = {cls: _getter(cls) for cls in _CLASSES}
+_SIMPLE: Final = {cls: (_TAGS[cls], _GETTERS[cls]) for cls in _CLASSES if "source" not in _FIELDS[cls]}
 _SOURCE_AT: Final = {cls: _FIELDS[cls].index("source") for cls in (graph.Input, interface.InputSpec)}
 
 
@@ -108,37 +109,49 @@ def _parts(x: Any) -> tuple[str, tuple[Any, ...]]:
     raise WireError(f"a {cls.__module__}.{cls.__qualname__} has no plain form")
 
 
-def to_table(root: Any) -> Table:
-    """An object as a table; its record is the last one.
+def to_table(*roots: Any) -> tuple[Table, int]:
+    """Objects as one table, in order: the records of the first, those of the second that are new, and so on.
+
+    Returns:
+        The table, whose last record is the tuple of the objects, and the number of records before that of the last
+        object. The first so many do not depend on the last object.
 
     Raises:
-        WireError: a part of it has no plain form.
+        WireError: a part of them has no plain form.
     """
     table: Table = []
     known: dict[int, int] = {}
     fields_of: dict[int, tuple[str, tuple[Any, ...]]] = {}  # keeps the parts alive, so that ids stay theirs
-    stack = [root]
-    while stack:
-        x = stack[-1]
-        key = id(x)
-        if key in known:
-            stack.pop()
-            continue
-        found = fields_of.get(key)
-        if found is None:
-            found = fields_of[key] = _parts(x)
-            pending = [p for p in found[1] if type(p) not in _PLAIN_SET and id(p) not in known]
-            if pending:
-                stack += pending
+    before_last = 0
+    plain, simple = _PLAIN_SET, _SIMPLE
+    for number, root in enumerate((*roots, roots)):
+        if number == len(roots) - 1:
+            before_last = len(table)
+        stack = [root]
+        while stack:
+            x = stack[-1]
+            key = id(x)
+            if key in known:
+                stack.pop()
                 continue
-        stack.pop()
-        known[key] = len(table)
-        table.append([found[0], *[p if type(p) in _PLAIN_SET else [known[id(p)]] for p in found[1]]])
-    return table
+            found = fields_of.get(key)
+            if found is None:
+                described = simple.get(x.__class__)
+                found = (described[0], described[1](x)) if described is not None else _parts(x)
+                fields_of[key] = found
+                pending = [p for p in found[1] if p.__class__ not in plain and id(p) not in known]
+                if pending:
+                    pending.reverse()
+                    stack += pending
+                    continue
+            stack.pop()
+            known[key] = len(table)
+            table.append([found[0], *[p if p.__class__ in plain else [known[id(p)]] for p in found[1]]])
+    return table, before_last
 
 
 def from_table(table: Any) -> Any:
-    """The object of a table.
+    """The tuple of objects of a table.
 
     Raises:
         WireError: the table is none, a record names no class of ours, or a constructor refuses its fields.

@@ -141,7 +141,7 @@ def check(
                 with tiercel.context(level=level):
                     for attempt in range(repeat):
                         actual = observe(function, _fresh(given), mode=mode)
-                        found = differences(expected, actual)
+                        found = differences(expected, actual, tolerance=0.0 if level == "O0" else _TOLERANCE)
                         if found:
                             name = getattr(function, "__qualname__", repr(function))
                             head = (
@@ -270,7 +270,12 @@ def _read_traceback(error: BaseException, seen: Observation) -> None:
 
 
 def differences(
-    expected: Observation, actual: Observation, *, tracebacks: bool = True, carets: bool = False
+    expected: Observation,
+    actual: Observation,
+    *,
+    tracebacks: bool = True,
+    carets: bool = False,
+    tolerance: float = 0.0,
 ) -> list[str]:
     """Return what a caller could tell apart, one line each; an empty list if nothing.
 
@@ -279,6 +284,8 @@ def differences(
         actual: of the other one.
         tracebacks: whether the frames of an exception count.
         carets: whether the columns that a traceback marks count.
+        tolerance: by how many units of 2**-23 (float32) or 2**-52 (float64) results may differ, relative to the largest
+            element beside them; compiled code adds in another order. 0 compares bits.
     """
     out: list[str] = []
     if type(expected.exception) is not type(actual.exception):
@@ -291,7 +298,9 @@ def differences(
             out.append(f"carets: expected {expected.carets}, got {actual.carets}")
     comparison = _Comparison(out)
     if expected.exception is None and actual.exception is None:
+        comparison.tolerance = tolerance
         comparison.compare(expected.result, actual.result, "result")
+        comparison.tolerance = 0.0
     comparison.compare(expected.inputs.args, actual.inputs.args, "argument")
     comparison.compare(dict(expected.inputs.kwargs), dict(actual.inputs.kwargs), "argument")
     out += _compare_sharing(expected, actual)
@@ -341,12 +350,21 @@ def _compare_exceptions(expected: BaseException | None, actual: BaseException | 
 _ATOMS: Final = (bool, int, str, bytes, bytearray, type(None), type(Ellipsis), range, slice, np.dtype, type, complex)
 
 
+_TOLERANCE = 16.0
+"""Units in which `check` lets compiled results differ."""
+
+
 class _Comparison:
     """Walks two values side by side and notes every difference."""
 
     def __init__(self, out: list[str]) -> None:
         self.out = out
         self.seen: set[tuple[int, int]] = set()
+        self.tolerance = 0.0
+
+    def _same(self, expected: Any, actual: Any) -> bool:
+        """Equal bits, or close enough."""
+        return _same_bits(expected, actual) or (self.tolerance > 0 and _close(expected, actual, self.tolerance))
 
     def compare(self, expected: Any, actual: Any, where: str) -> None:
         pair = (id(expected), id(actual))
@@ -363,7 +381,7 @@ class _Comparison:
         elif isinstance(expected, np.generic):
             self._numpy_scalars(expected, actual, where)
         elif isinstance(expected, float):
-            if not _same_bits(np.float64(expected), np.float64(actual)):
+            if not self._same(np.float64(expected), np.float64(actual)):
                 self._differs(expected, actual, where)
         elif isinstance(expected, complex):
             if not _same_bits(np.complex128(expected), np.complex128(actual)):
@@ -411,7 +429,7 @@ class _Comparison:
     def _numpy_scalars(self, expected: Any, actual: Any, where: str) -> None:
         if expected.dtype != actual.dtype:
             self.out.append(f"{where}: expected dtype {expected.dtype}, got {actual.dtype}")
-        elif not _same_bits(expected, actual):
+        elif not self._same(expected, actual):
             self._differs(expected, actual, where)
 
     def _arrays(self, expected: Any, actual: Any, where: str) -> None:
@@ -428,7 +446,7 @@ class _Comparison:
             for position in np.ndindex(expected.shape):
                 self.compare(expected[position], actual[position], f"{where}{list(position)}")
             return
-        if not _same_bits(expected, actual):
+        if not self._same(expected, actual):
             self.out.append(f"{where}: {_describe_values(expected, actual)}")
 
 
@@ -443,6 +461,21 @@ def _describe_values(expected: Any, actual: Any) -> str:
 
 def _same_bits(expected: Any, actual: Any) -> bool:
     return bool(_equal_elements(np.asarray(expected), np.asarray(actual)).all())
+
+
+def _close(expected: Any, actual: Any, units: float) -> bool:
+    """Equal where not finite, else within `units` of the dtype's precision, relative to the largest element."""
+    expected, actual = np.asarray(expected), np.asarray(actual)
+    if expected.dtype.kind != "f":
+        return False
+    finite = np.isfinite(expected)
+    if not np.array_equal(finite, np.isfinite(actual)):
+        return False
+    if not bool(_equal_elements(expected[~finite], actual[~finite]).all()):
+        return False
+    wide_expected, wide_actual = expected[finite].astype(np.float64), actual[finite].astype(np.float64)
+    bound = units * float(np.finfo(expected.dtype).eps) * max(1.0, float(np.abs(wide_expected).max(initial=0.0)))
+    return bool((np.abs(wide_expected - wide_actual) <= bound).all())
 
 
 def _equal_elements(expected: Any, actual: Any) -> Any:

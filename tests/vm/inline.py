@@ -11,6 +11,7 @@ from tiercel.codegen.cpu.gemm import names
 from tiercel.codegen.cpu.library import CALL
 from tiercel.codegen.cpu.target import Target
 from tiercel.dtypes import as_dtype
+from tiercel.loops import IllFormed
 from tiercel.vm.dispatch import Built
 from tiercel.vm.entry import Frames
 
@@ -48,7 +49,10 @@ class InlineBuilder:
         if self.refuse:
             return Ticket(self.refuse, self.delay)
         started = time.perf_counter()
-        mapped: Mapped = build(lowered.function)
+        try:
+            mapped: Mapped = build(lowered.function)
+        except IllFormed as error:
+            return Ticket(str(error), self.delay)
         name = lowered.function.name
         elapsed = (time.perf_counter() - started) * 1e3
         built = Built(

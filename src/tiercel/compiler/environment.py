@@ -24,12 +24,14 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """`source` still gives what it gave: the same object ("identity"), an equal value of the same type ("value"), a
-    method of the same function ("function"), or an object of the same class ("class").
+    """`source` still gives what it gave.
+
+    The same object ("identity"), an equal value of the same type ("value"), a method of the same function ("function"), a
+    tuple of so many items ("tuple"), or a dict with these keys in this order ("dict").
     """
 
     source: Source
-    what: Literal["identity", "value", "function", "class"]
+    what: Literal["identity", "value", "function", "tuple", "dict"]
     expected: Any
 
 
@@ -58,7 +60,9 @@ class Environment:
         self.functions.append(function)
         return inner
 
-    def require(self, source: Source, what: Literal["identity", "value", "function", "class"], expected: Any) -> None:
+    def require(
+        self, source: Source, what: Literal["identity", "value", "function", "tuple", "dict"], expected: Any
+    ) -> None:
         """Note a condition."""
         if source[0] != "constant":
             self.conditions.setdefault((source, what), Condition(source, what, expected))

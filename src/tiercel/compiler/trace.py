@@ -397,6 +397,12 @@ class Frame:
             raise Untraceable(f"{row.name}: results of unknown number")
         if not all(isinstance(t, ArrayType | NpScalarType) for t in items):
             raise Untraceable(f"{row.name} gives a {type(items[0]).__name__.removesuffix('Type')}")
+        if (
+            any(isinstance(t, NpScalarType) and t.dtype.kind in "iu" for t in items)
+            and inputs
+            and all(not isinstance(v.type, ArrayType) or v.type.rank == 0 for v in inputs)
+        ):
+            raise Untraceable(f"{row.name} of NumPy integers (it warns when it overflows)")
         aliases = row.alias(typed, self.trace.facts)
         kinds = aliases if isinstance(aliases, list) else [aliases] * len(items)
         if len(items) == 1 and kinds[0].kind in ("same", "same_if") and kinds[0].operand is not None:
@@ -1667,10 +1673,12 @@ def abstract_argument(frame: Frame, value: Any, name: str, source: Source) -> Ab
     if unwrapped(value) is not None:
         raise Untraceable(f"the argument {name} has a dtype that is not compiled")
     if kind is tuple:
+        frame.environment.require(source, "tuple", len(value))
         return Tuple(
             tuple(abstract_argument(frame, v, f"{name}_{i}", ("item", (source, i))) for i, v in enumerate(value))
         )
     if kind is dict and all(type(k) is str for k in value):
+        frame.environment.require(source, "dict", tuple(value))
         pairs = [(k, abstract_argument(frame, v, f"{name}_{k}", ("item", (source, k)))) for k, v in value.items()]
         return Mapping(tuple(pairs))
     if is_plain(value):

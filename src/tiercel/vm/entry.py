@@ -416,8 +416,10 @@ def _condition(writer: _Writer, sources: _Sources, condition: Condition) -> None
             writer.line(f"if type({value}) is not {kind} or not ({same}): return MISS")
         case "function":
             writer.line(f"if {value}.__func__ is not {expected}: return MISS")
-        case "class":
-            writer.line(f"if type({value}) is not {expected}: return MISS")
+        case "tuple":
+            writer.line(f"if type({value}) is not tuple or len({value}) != {expected}: return MISS")
+        case "dict":
+            writer.line(f"if type({value}) is not dict or tuple({value}) != {expected}: return MISS")
 
 
 def _check_input(writer: _Writer, sources: _Sources, spec: InputSpec) -> None:

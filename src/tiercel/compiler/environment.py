@@ -26,8 +26,8 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
 class Condition:
     """`source` still gives what it gave.
 
-    The same object ("identity"), an equal value of the same type ("value"), a method of the same function ("function"), a
-    tuple of so many items ("tuple"), or a dict with these keys in this order ("dict").
+    The same object ("identity"), an equal value of the same type ("value"), a method of the same function ("function"),
+    a tuple of so many items ("tuple"), or a dict with these keys in this order ("dict").
     """
 
     source: Source

@@ -22,6 +22,7 @@ from tiercel import operators
 from tiercel.bytecode.constants import UNBOUND
 from tiercel.bytecode.instructions import Instruction
 from tiercel.errors import InternalError
+from tiercel.interp.flow import members
 from tiercel.interp.layout import CALL, LEAVE, RETURN, CounterLayout, is_literal
 
 if TYPE_CHECKING:
@@ -210,13 +211,12 @@ class BlockEmitter:
         self.flush()
         for node in nodes:
             self.body.append(self.place(index, node))
-        self.clear(index, self.touched & ~self.flow.live_out[index])
+        self.clear(index, used=self.touched & ~self.flow.live_out[index])
         self.touched = 0
 
-    def clear(self, index: int, registers: int) -> None:
-        if registers:
-            targets: list[ast.expr] = [slot(r, _STORE) for r in _members(registers)]
-            self.body.append(self.place(index, ast.Assign(targets, const(None))))
+    def clear(self, index: int, used: int = 0, popped: int = 0) -> None:
+        """Clear registers: operands that were used, and others that Python's stack would hold."""
+        self.body += [self.place(index, node) for node in _clears(used, popped)]
 
     def flush(self) -> None:
         """Write pending temporaries to their registers, in order of evaluation."""
@@ -265,10 +265,8 @@ class BlockEmitter:
         """Return the statements of a jump from one instruction to another."""
         self.settle()
         flow = self.flow
-        held = (self.touched | flow.live_out[source] | flow.held(source)) & ~flow.live_in[target]
-        out: list[ast.stmt] = []
-        if held:
-            out.append(ast.Assign([slot(r, _STORE) for r in _members(held)], const(None)))
+        dead = ~flow.live_in[target]
+        out = _clears(self.touched & dead, (flow.live_out[source] | flow.held(source)) & dead)
         out += self.stop_clocks(source, target)
         if number is None:
             back = self.instructions[source].opcode == "LoopEnd"
@@ -328,6 +326,16 @@ class BlockEmitter:
         self.body.append(self.place(index, self.count(ins.loop, CounterLayout.ITERATIONS)))
 
 
+def _clears(used: int, popped: int) -> list[ast.stmt]:
+    """Return the statements that clear registers in CPython's order.
+
+    Operands go first to last when they are used; the rest of the stack is popped from its top.
+    """
+    order = [*reversed(members(used)), *members(popped & ~used)]
+    targets: list[ast.expr] = [slot(r, _STORE) for r in order]
+    return [ast.Assign(targets, const(None))] if targets else []
+
+
 def _value(node: ast.expr) -> ast.expr:
     if isinstance(node, ast.Slice):
         parts = (node.lower or const(None), node.upper or const(None), node.step or const(None))
@@ -337,10 +345,6 @@ def _value(node: ast.expr) -> ast.expr:
     else:
         return node
     return ast.copy_location(made, node) if hasattr(node, "lineno") else made
-
-
-def _members(bits: int) -> list[int]:
-    return [r for r in range(bits.bit_length()) if bits >> r & 1]
 
 
 # ---- one function per opcode -----------------------------------------------------------------------------------------
@@ -623,10 +627,11 @@ def _branch_if(e: BlockEmitter, index: int, ins: Instruction) -> None:
     # Temporaries of the condition die on both edges, also on the one that stays in this block.
     if inline and behind in (ins.then, ins.else_):
         other = ins.else_ if behind == ins.then else ins.then
+        # The condition keeps its own place: it may be an expression folded into this instruction.
         test = ast.UnaryOp(ast.Not(), condition) if behind == ins.then else condition
-        e.body.append(e.place(index, ast.If(e.place(index, test), e.jump(index, other), [])))
-        dead = (e.touched | e.flow.live_out[index] | e.flow.held(index)) & ~e.flow.live_in[behind]
-        e.clear(index, dead)
+        e.body.append(e.place(index, ast.If(test, e.jump(index, other), [])))
+        dead = ~e.flow.live_in[behind]
+        e.clear(index, e.touched & dead, (e.flow.live_out[index] | e.flow.held(index)) & dead)
         e.touched = 0
         return
     e.body.append(e.place(index, ast.If(condition, e.jump(index, ins.then), e.jump(index, ins.else_))))
@@ -846,10 +851,10 @@ def _return(e: BlockEmitter, index: int, ins: Instruction) -> None:
     (value,) = e.values(ins.value)
     e.depth = 0
     e.flush()
-    for node in (
-        ast.Assign([slot(e.layout.value, _STORE)], value),
-        *e.stop_clocks(index, None),
-        ast.Return(const(RETURN)),
-    ):
+    e.body.append(e.place(index, ast.Assign([slot(e.layout.value, _STORE)], value)))
+    # What Python's stack held: iterators of the loops left, and the exception being handled, which through its
+    # traceback holds this frame and would keep it alive.
+    e.clear(index, popped=e.flow.live_in[index] | e.flow.held(index))
+    for node in (*e.stop_clocks(index, None), ast.Return(const(RETURN))):
         e.body.append(e.place(index, node))
     e.done = True

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -95,6 +97,15 @@ def test_false_constraints_are_refused_or_not_known_to_be_false(data: st.DataObj
         assume(False)
 
 
+def test_division_by_a_negative_number_is_not_merged() -> None:
+    """`(x//a)//k -> x//(a*k)` needs k > 0; an int register may be negative."""
+    nested = parse_dim("(B//T)//$k")
+    for b, t, k in itertools.product(range(8), range(1, 4), (-3, -2, -1, 1, 2)):
+        assert evaluate(NO_FACTS.simplify(nested), {"B": b, "T": t, "k": k}) == (b // t) // k
+    assert NO_FACTS.simplify(nested) is nested
+    assert facts_with("$k >= 1").simplify(nested) is parse_dim("B//(T*$k)")
+
+
 def facts_with(*constraints: str) -> Facts:
     return Facts(constraints)
 
@@ -120,6 +131,9 @@ def facts_with(*constraints: str) -> Facts:
         (["B*T <= 1024"], "B*T - 24", "-24..1000"),
         (["B*T == N", "N: 8..16"], "B*T", "8..16"),
         (["2*N == B*T"], "B*T", "? % 2"),
+        (["B*T <= 100", "T == 4"], "B", "..25"),
+        (["B <= T", "T == N", "N <= 9"], "B", "..9"),
+        (["B*T <= 100", "T == N"], "B*N", "..100"),
         (["T//4 >= 3"], "T", "12.."),
         (["T//4 == 3"], "T", "12..15"),
         (["min(T, B) >= 3"], "T", "3.."),

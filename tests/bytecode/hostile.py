@@ -81,8 +81,9 @@ def files(size: int) -> Iterator[tuple[str, bytes]]:
     yield "tokens", file(plain, tokens=b"\0" + leb(count) + b"\x0b\x02\x06\x01C\x03cpu\0" * count)
     facts = [b"n%d: 1..%d" % (i, i + 2) for i in range(100)]
     yield "facts", file(plain, facts=leb(len(facts)) + b"".join(leb(len(f)) + f for f in facts))
-    one = b"\x01f\0\0\0\0\0\0\0\0\0\x02" + RETURN + b"\0\0"
-    yield "functions", file(leb(size // len(one)) + one * (size // len(one)))
+    # Each returns the first constant.
+    one = b"\x01f\0\0\0\0\0\0\0\0\0\x02\x22\x01\0\0"
+    yield "functions", file(leb(size // len(one)) + one * (size // len(one)), constants=b"\x01\0")
 
 
 def _pending(count: int) -> bytes:

@@ -364,6 +364,43 @@ class TestContents:
     def test_tensors(self, array: bytes, reason: str) -> None:
         assert reason in refusal(self.changed(2, b"\x04\x03\x01\x02" + array + b"\x00\x0f\x00")).reason
 
+    def test_padding_between_tensors(self) -> None:
+        data = dumps(program_of(np.arange(3, dtype=np.int8), np.arange(2)))
+        parts = dict(sections(data))
+        assert len(parts[7]) == 64 + 16
+        parts[7] = parts[7][:10] + b"\x01" + parts[7][11:]
+        assert "the padding before a tensor is not zero" in refusal(assemble(sorted(parts.items()))).reason
+
+    def test_names_are_listed_in_order_of_use_and_once(self) -> None:
+        program = from_text("def f(%x):\nLoadGlobal %1 = aa\nLoadGlobal %2 = bb\nReturn return %1")
+        parts = dict(sections(dumps(program)))
+        for new, reason in (
+            (b"\x02\x02bb\x02aa\x0b\x04\x01\x01\x04\x02\x00", "is name 1 before name 0 was used"),
+            (b"\x02\x02aa\x02aa\x0b\x04\x01\x00\x04\x02\x01", "lists a name twice"),
+            (b"\x03\x02aa\x02bb\x02cc\x0b\x04\x01\x00\x04\x02\x01", "lists 3 names, its code uses 2"),
+        ):
+            old = b"\x02\x02aa\x02bb\x08\x04\x01\x00\x04\x02\x01"
+            assert old in parts[5]
+            new = new.replace(b"\x0b\x04", b"\x08\x04")
+            changed = {**parts, 5: parts[5].replace(old, new)}
+            assert reason in refusal(assemble(sorted(changed.items()))).reason
+
+    def test_a_profile_is_in_ascending_order(self) -> None:
+        parts = dict(sections(small()))
+        for profile in (
+            b"\x02\0\x01\0\0\0\x01\0\0",
+            b"\x01\0\x01\0\x01\0\0\x02\x01\x01a\x00\x01b\x00",
+            b"\x01\0\x01\0\x01\0\0\x02\x01\x01a\x01\x01b\x00",
+        ):
+            error = refusal(assemble(sorted({**parts, 6: profile}.items())))
+            assert "not in ascending order" in error.reason and error.section == "profile"
+
+    def test_constraints_of_tokens_are_in_their_fixed_form(self) -> None:
+        w = Writer()
+        w.raw(b"\x01\x01B\x01\x0b\x02\x01\x01C\x03cpu\x01")
+        w.text("1 <= dim0")
+        assert "are not in their fixed form" in refusal(self.changed(3, bytes(w.data))).reason
+
     def test_sizes_are_in_normal_form(self) -> None:
         for text in ("T + B", "B+T", "1", "", "B*", "(" * 1000, "B//0", "?", "B" * 70):
             w = Writer()

@@ -351,11 +351,19 @@ class TestShare:
         body = """BranchIf if %c goto a else b
             a: Build %3 = slice(None, %n, None)
             Index %4 = %x[%3]
-            Return return %4
             b: Build %5 = slice(None, %n, None)
             Index %6 = %x[%5]
             Return return %6"""
-        assert len(self.share(body)) == 7
+        assert len(self.share(body)) == 6
+
+    def test_from_a_join_on(self) -> None:
+        body = """BranchIf if %c goto a else b
+            a: Index %4 = %x[%c]
+            b: Build %5 = slice(None, %n, None)
+            Build %6 = slice(None, %n, None)
+            Build %7 = tuple(%5, %6)
+            Return return %7"""
+        assert len(self.share(body)) == 5
 
     @pytest.mark.parametrize("what", ["tuple", "list", "dict"])
     def test_what_has_an_identity_is_not_shared(self, what: str) -> None:

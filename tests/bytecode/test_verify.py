@@ -527,15 +527,26 @@ class TestDeclared:
 
     def test_a_register_that_the_loop_does_not_carry_may_change(self) -> None:
         # Written before it is read in each pass.
-        text = """def f(%x: float32[T, 8], %it):
+        text = """def f(%x: float32[T, 8], %y: float32[T + 1, 8], %it):
             CallOp %t = exp(%x) : float32[T, 8]
             Call %u = %it(%t)
             s: LoopStart loop 0: for %i in %it, exit e
-            CallOp %t = sum(%x, axis=1) : float32[T]
+            CallOp %t = exp(%x) : float32[T, 8]
             Call %u = %it(%t)
-            CallOp %t = sum(%x, axis=0) : float32[8]
+            CallOp %t = exp(%y) : float32[T + 1, 8]
             LoopEnd repeat loop 0 at s
             e: Return return %u"""
+        verify(from_text(text))
+
+    def test_copies_are_followed_round_the_loop(self) -> None:
+        # From the second pass on %3 holds what the end of the first one wrote.
+        text = """def f(%x: float32[3], %g, %it):
+            s: LoopStart loop 0: for %i in %it, exit e
+            Move %9 = %x
+            CallOp %8 = exp(%9) : float32[4]
+            CallOp %x = exp(%g) : float32[S]
+            LoopEnd repeat loop 0 at s
+            e: Return return %x"""
         verify(from_text(text))
 
     def test_a_write_that_leaves_the_loop_may_differ(self) -> None:

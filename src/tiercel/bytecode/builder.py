@@ -20,6 +20,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, final
 
 from tiercel.bytecode.constants import ConstantPool
@@ -28,6 +29,7 @@ from tiercel.bytecode.passes import drop_unused_constants, run_passes
 from tiercel.bytecode.program import PARAMETER_KINDS, Function, Parameter, Program, Span, Variable, home_locations
 from tiercel.bytecode.tokens import settle
 from tiercel.bytecode.verify import verify as verify_program
+from tiercel.dtypes import as_dtype
 from tiercel.errors import BytecodeError
 from tiercel.shapes import Facts, TensorDescriptor
 
@@ -67,6 +69,7 @@ class Builder:
         self.facts = facts
         self.constants = ConstantPool()
         self.tokens: list[TensorDescriptor] = []
+        self._token_index: dict[TensorDescriptor, int] = {}
         self.functions: list[FunctionBuilder] = []
 
     def constant(self, value: object) -> int:
@@ -78,11 +81,18 @@ class Builder:
         return self.constants.operand(value)
 
     def token(self, descriptor: TensorDescriptor) -> int:
-        """Return the index of a declared token; equal ones share one."""
-        descriptor = settle(descriptor)
-        if descriptor not in self.tokens:
+        """Return the index of a declared token; equal ones share one. Its dtype becomes the name of one of Tiercel's.
+
+        Raises:
+            DTypeError: it is none of Tiercel's.
+            ShapeError: the constraints of the token contradict one another.
+        """
+        dtype = as_dtype(descriptor.dtype_name).name
+        descriptor = settle(replace(descriptor, dtype=dtype))
+        index = self._token_index.setdefault(descriptor, len(self.tokens))
+        if index == len(self.tokens):
             self.tokens.append(descriptor)
-        return self.tokens.index(descriptor)
+        return index
 
     def function(
         self,

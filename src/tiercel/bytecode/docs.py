@@ -198,5 +198,5 @@ A program has one spelling: loading refuses every file that saving would not hav
 bytes than they need and sections that overlap or leave gaps. Files hold no machine code and nothing that is executed by
 reading them. Python objects are names, which `load(path, python={{name: object}})` gives a meaning; without it they are
 refused. Counts are checked against the bytes that are left, constants are nested at most {nesting} deep, and the memory
-that loading takes is bounded by about 60 bytes for each byte of the file.
+that loading takes is bounded by about 80 bytes for each byte of the file.
 """

@@ -173,7 +173,9 @@ class _FunctionCheck:
         if token is not None and token >= len(program.tokens):
             yield f"token {token}: the program has {len(program.tokens)}"
         for name in _IDENTIFIERS.get(ins.opcode, ()):
-            if not _is_identifier(ins[name]):
+            # `free:x` words the error of an empty cell as for a variable of an enclosing function.
+            prefix = "free:" if ins.opcode == "LoadCell" else ""
+            if not _is_identifier(ins[name].removeprefix(prefix)):
                 yield f"{name} must be an identifier, got {ins[name]!r}"
         rule = _RULES.get(ins.opcode)
         if rule is not None:

@@ -29,7 +29,6 @@ def share_subexpressions(function: Function, constants: ConstantPool) -> Functio
         # A line ends where others join it, and where control may go elsewhere: what follows may run without it.
         if index in targets or old.row.effect_class == "control":
             available.clear()
-            continue
         ins = old.map_reads(lambda operand: same.get(operand, operand)) if same else old
         # The results must stay what they are, and be nobody's variable.
         if _is_shareable(ins) and writes[ins.dst] == 1 and ins.dst not in homes:

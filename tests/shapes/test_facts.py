@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 
 import pytest
 from hypothesis import assume, given
@@ -254,6 +255,10 @@ def test_facts_can_be_rebuilt_from_their_constraints() -> None:
     for text in ("dim0", "dim1", "T", "N", "dim1//16"):
         assert again.range(parse_dim(text)) == facts.range(parse_dim(text))
         assert again.simplify(parse_dim(text)) == facts.simplify(parse_dim(text))
+    assert repr(Facts(["T <= 9"])) == "Facts(['T <= 9'])"
+    stored = pickle.loads(pickle.dumps(facts))
+    assert stored.constraints == facts.constraints
+    assert stored.range(parse_dim("N")) == facts.range(parse_dim("N"))
     more = Facts(["Q == 3"])
     more.update(facts)
     assert more.range(parse_dim("dim1")) == facts.range(parse_dim("dim1"))

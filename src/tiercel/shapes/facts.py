@@ -247,6 +247,9 @@ class Facts:
             _remember(self._simple_memo, x, found)
         return found
 
+    def __repr__(self) -> str:
+        return f"Facts({[str(constraint) for constraint in self._log]})"
+
     # --- drawing conclusions ------------------------------------------------------------------------------------------
 
     def _apply(self, constraint: Constraint) -> None:

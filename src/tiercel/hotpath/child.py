@@ -19,9 +19,11 @@ import signal
 import socket
 import sys
 import threading
+import time
 import traceback
 from typing import Any, Final
 
+from tiercel.hotpath import jobs
 from tiercel.hotpath.protocol import Frame, FrameReader, Kind, ProtocolError, encode, pack
 
 __all__ = ["serve"]
@@ -105,7 +107,6 @@ def serve() -> None:
         return
     asked = hello.value()
     _be_modest(asked["nice"])
-    from tiercel.hotpath import jobs
 
     try:
         introduction = jobs.introduce(asked)
@@ -122,22 +123,33 @@ def serve() -> None:
         os._exit(3)
 
 
-def _work(channel: _Channel, frame: Frame) -> None:
-    from tiercel.hotpath import jobs
+class _Reporter(jobs.Reporter):
+    """Stages go to the parent at once: if this process dies, it knows where. Limits are the kernel's alarm clock."""
 
+    def __init__(self, channel: _Channel, nonce: int, seconds: float) -> None:
+        self._channel = channel
+        self._nonce = nonce
+        self._end = time.monotonic() + seconds
+        self.limit(None)
+
+    def stage(self, name: str) -> None:
+        self._channel.send(Kind.PROGRESS, self._nonce, name)
+
+    def limit(self, seconds: float | None) -> None:
+        left = max(0.001, self._end - time.monotonic())
+        signal.setitimer(signal.ITIMER_REAL, left if seconds is None else min(left, seconds))
+
+
+def _work(channel: _Channel, frame: Frame) -> None:
     if frame.kind is not Kind.JOB:
         raise ProtocolError(f"a frame of kind {frame.kind.name} where a job was expected")
     os.ftruncate(2, 0)
     os.lseek(2, 0, os.SEEK_SET)
     value = frame.value()
     _limit_memory(value["memory_bytes"])
-    signal.setitimer(signal.ITIMER_REAL, value["budget_ms"] / 1e3 + GRACE_S)
-
-    def progress(stage: str) -> None:
-        channel.send(Kind.PROGRESS, frame.nonce, stage)
-
+    reporter = _Reporter(channel, frame.nonce, value["budget_ms"] / 1e3 + GRACE_S)
     try:
-        answer = jobs.run(value["job"], value["payload"], progress)
+        answer = jobs.run(value["job"], value["payload"], reporter)
         reply = pack(Kind.RESULT, frame.nonce, encode(answer))
     except jobs.Refused as error:
         reply = pack(Kind.FAILURE, frame.nonce, encode(error.to_data()))

@@ -8,14 +8,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tiercel.errors import TiercelError
 
-__all__ = ["JOBS", "Progress", "Refused", "introduce", "run"]
+if TYPE_CHECKING:
+    from tiercel.codegen.blob import Blob, Mapped
+    from tiercel.hotpath.native import Runtime
+    from tiercel.loops.form import Block
 
-Progress = Callable[[str], None]
-Job = Callable[[Any, Progress], Any]
+__all__ = ["JOBS", "Refused", "Reporter", "introduce", "run"]
+
+
+class Reporter:
+    """Says what a job is doing, and how long the next step may take."""
+
+    def stage(self, name: str) -> None:
+        """A stage begins."""
+
+    def limit(self, seconds: float | None) -> None:
+        """The process is ended unless it comes back here within so many seconds; None: only the job's own budget."""
+
+
+Job = Callable[[Any, Reporter], Any]
 
 
 class Refused(TiercelError):
@@ -24,7 +39,8 @@ class Refused(TiercelError):
     Attributes:
         reason: for people.
         stage: the stage that refused.
-        kind: "unsupported" (no machine code for this), "invalid" (a kernel that computes something else).
+        kind: "unsupported" (no machine code for this), "invalid" (a kernel that computes something else), "unchecked"
+            (a kernel that could not be compared).
         details: plain data, for reports.
     """
 
@@ -68,7 +84,8 @@ def introduce(asked: Any) -> dict[str, Any]:
     from tiercel.codegen.cpu import emit  # noqa: F401 - loaded for the jobs to come
     from tiercel.codegen.cpu.assemble import assemble
     from tiercel.codegen.cpu.target import Target
-    from tiercel.hotpath import wire  # noqa: F401
+    from tiercel.hotpath import reference, validate, wire  # noqa: F401
+    from tiercel.operators import ALL  # noqa: F401
 
     target = Target.host()
     link(assemble("define i64 @warm() {\n  ret i64 0\n}\n", target), ["warm"])
@@ -82,7 +99,7 @@ def introduce(asked: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def run(name: str, payload: Any, progress: Progress) -> Any:
+def run(name: str, payload: Any, reporter: Reporter) -> Any:
     """Do a job.
 
     Raises:
@@ -91,14 +108,14 @@ def run(name: str, payload: Any, progress: Progress) -> Any:
     function = JOBS.get(name)
     if function is None:
         raise Refused(f"there is no job {name!r}", stage="job")
-    return function(payload, progress)
+    return function(payload, reporter)
 
 
 class _Stages:
     """Times stages and says which one is running."""
 
-    def __init__(self, progress: Progress) -> None:
-        self.progress = progress
+    def __init__(self, reporter: Reporter) -> None:
+        self.reporter = reporter
         self.times_ms: dict[str, float] = {}
         self._name = ""
         self._since = 0.0
@@ -110,17 +127,17 @@ class _Stages:
             self.times_ms[self._name] = self.times_ms.get(self._name, 0.0) + (now - self._since) * 1e3
         self._name, self._since = name, now
         if name:
-            self.progress(name)
+            self.reporter.stage(name)
 
 
 @job
-def build(payload: Any, progress: Progress) -> Any:
+def build(payload: Any, reporter: Reporter) -> Any:
     """Make a kernel.
 
     Args:
         payload: `table`: the pair (function, interface) or triple (function, interface, region) as a wire table;
             `library`: whether the caller has the runtime library already.
-        progress: told which stage begins.
+        reporter: told which stage begins.
 
     Returns:
         `blob`, `times_ms` by stage, `library` (bytes or None), `certificate`.
@@ -130,15 +147,18 @@ def build(payload: Any, progress: Progress) -> Any:
     from tiercel.codegen.cpu.emit import emit
     from tiercel.codegen.cpu.target import Target
     from tiercel.hotpath.wire import from_table
-    from tiercel.loops import check
+    from tiercel.loops import IllFormed, check
 
-    stages = _Stages(progress)
+    stages = _Stages(reporter)
     stages.enter("decode")
     parts = from_table(payload["table"])
     function = check(parts[0])
     target = Target.host()
     stages.enter("emit")
-    text = emit(function, target)
+    try:
+        text = emit(function, target)
+    except IllFormed as error:
+        raise Refused(str(error), stage="emit") from None
     stages.enter("codegen")
     try:
         obj = assemble(text, target, verify=True)  # 0.3 ms; what it would catch is an abort otherwise
@@ -150,8 +170,100 @@ def build(payload: Any, progress: Progress) -> Any:
     if not payload.get("library"):
         stages.enter("library")
         made = library()
+    certificate = None
+    if len(parts) > 2 and parts[2] is not None:
+        stages.enter("validate")
+        certificate = _validated(parts, blob, payload.get("hints") or {}, reporter)
     stages.enter("")
-    return {"blob": blob.to_bytes(), "times_ms": stages.times_ms, "library": made, "certificate": None}
+    return {"blob": blob.to_bytes(), "times_ms": stages.times_ms, "library": made, "certificate": certificate}
+
+
+NATIVE_S: Final = 5.0
+"""A kernel on trial that does not come back in this time hangs: the reference took a twentieth of it at most."""
+
+
+def _validated(parts: Any, blob: Blob, hints: Any, reporter: Reporter) -> dict[str, Any]:
+    """The certificate of a kernel.
+
+    Raises:
+        Refused: it computes something else than its region says, or that cannot be found out.
+    """
+    from tiercel.codegen.blob import map_blob
+    from tiercel.hotpath.cases import Case, Hints, make_cases
+    from tiercel.hotpath.native import Called, NativeKernel
+    from tiercel.hotpath.reference import Budget, Noise, evaluate_region, is_exact
+    from tiercel.hotpath.validate import Failure, validate
+
+    function, interface, region = parts[:3]
+    library_, runtime = _runtime(parallel=_is_parallel(function.body))
+    code = map_blob(blob, {name: library_.address(name) for name in blob.imports})
+    kernel = NativeKernel(
+        function, interface, code.address(function.name), code.address(f"{function.name}.arena"), runtime
+    )
+
+    def reference(case: Case, budget: Budget, noise: Noise | None) -> list[Any]:
+        return evaluate_region(region, case.values, case.sizes, budget=budget, noise=noise)
+
+    def candidate(case: Case) -> Called:
+        try:
+            return kernel(
+                case.values, case.sizes, at_end=case.at_end, pooled=case.pooled, before=lambda: reporter.limit(NATIVE_S)
+            )
+        finally:
+            reporter.limit(None)
+
+    found = validate(
+        reference,
+        candidate,
+        make_cases(interface, region.facts, Hints.from_data(hints), function.name),
+        exact=is_exact(region.graph),
+        progress=lambda name: reporter.stage(f"validate, trial {name!r}"),
+    )
+    if isinstance(found, Failure):
+        kind = "invalid" if found.kind in ("value", "written", "ran") else "unchecked"
+        raise Refused(found.reason, stage="validate", kind=kind, details=found.to_data())
+    return found.to_data()
+
+
+def _is_parallel(block: Block) -> bool:
+    from tiercel.loops.form import For, blocks
+
+    return any(
+        (isinstance(stmt, For) and stmt.axis == "parallel") or any(_is_parallel(inner) for inner in blocks(stmt))
+        for stmt in block.body
+    )
+
+
+_mapped: list[Any] = []
+
+
+def _runtime(*, parallel: bool) -> tuple[Mapped, Runtime]:
+    """The library of this process, and what kernels are called through; a pool of two threads where one is needed."""
+    import ctypes
+
+    from tiercel.codegen.blob import Blob, map_blob
+    from tiercel.codegen.cpu.gemm import names
+    from tiercel.codegen.cpu.library import CALL, GEMM_DTYPES
+    from tiercel.codegen.cpu.threads import RUN, WORKER
+    from tiercel.codegen.pool import ThreadPool
+    from tiercel.dtypes import as_dtype
+    from tiercel.hotpath.native import Runtime
+
+    if not _mapped:
+        blob = Blob.from_bytes(library())
+        libc = ctypes.CDLL(None)
+        _mapped.append(map_blob(blob, {n: ctypes.cast(libc[n], ctypes.c_void_p).value or 0 for n in blob.imports}))
+    mapped: Mapped = _mapped[0]
+    if parallel and len(_mapped) == 1:
+        try:
+            _mapped.append(ThreadPool(mapped.address(RUN), mapped.address(WORKER), 2))
+        except OSError:
+            _mapped.append(None)
+    pool = _mapped[1] if len(_mapped) > 1 else None
+    packs = {name: mapped.address(names(as_dtype(name))[2]) for name in GEMM_DTYPES}
+    return mapped, Runtime(
+        mapped.address(CALL), packs, pool.address if pool is not None else 0, pool.threads if pool is not None else 1
+    )
 
 
 _library: bytes | None = None
@@ -172,7 +284,7 @@ def library() -> bytes:
 
 
 @job
-def echo(payload: Any, progress: Progress) -> Any:
+def echo(payload: Any, reporter: Reporter) -> Any:
     """Give back what was sent."""
-    progress("echo")
+    reporter.stage("echo")
     return payload

@@ -24,6 +24,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
+from tiercel.hotpath import jobs
 from tiercel.hotpath.process import ChildProcess, Unavailable
 from tiercel.hotpath.protocol import Frame, Kind, ProtocolError, encode, pack
 from tiercel.hotpath.queue import Job, JobQueue
@@ -339,6 +340,16 @@ class Worker:
         poller.poll(seconds * 1e3)
 
 
+class _JobReporter(jobs.Reporter):
+    """Notes stages in the job itself."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def stage(self, name: str) -> None:
+        self._job.stage = name
+
+
 class ThreadWorker:
     """Jobs by a thread of this process; the same methods as `Worker`. Budgets cannot be enforced here."""
 
@@ -438,8 +449,6 @@ class ThreadWorker:
             job.fail(reason, dropped=True)
 
     def _serve(self) -> None:
-        from tiercel.hotpath import jobs
-
         me = threading.current_thread()
         if self.introduction is None:
             self.introduction = jobs.introduce(None)
@@ -458,13 +467,8 @@ class ThreadWorker:
 
     @staticmethod
     def _do(job: Job) -> None:
-        from tiercel.hotpath import jobs
-
-        def progress(stage: str) -> None:
-            job.stage = stage
-
         try:
-            result = jobs.run(job.name, job.payload, progress)
+            result = jobs.run(job.name, job.payload, _JobReporter(job))
         except jobs.Refused as error:
             job.details = {k: v for k, v in error.to_data().items() if k in ("kind", "stage", "details") and v}
             job.fail(error.reason)

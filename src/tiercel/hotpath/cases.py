@@ -1,0 +1,325 @@
+"""What a kernel is tried on: sizes that find mistakes, values that find mistakes, memory in every allowed order.
+
+In: the inputs of an interface, what is known about sizes, what was seen. Out: `Case`s, each from its own seed: the same
+case in every process. Sizes are taken at the ends of their ranges, around vector widths and tiles, odd, one and zero,
+and as seen; floats are random with specials sprinkled in; scalars are those that were sampled, and small ones.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from tiercel.compiler.interface import InputSpec, Interface
+from tiercel.errors import TiercelError
+from tiercel.shapes import Constraint, Dim, DimLike, Facts, Symbol, symbols_of
+from tiercel.shapes import evaluate as size_of
+
+__all__ = ["Case", "Hints", "make_cases"]
+
+MAX_BYTES: Final = 256 << 20
+"""All inputs of one case together; frozen weights cannot be made smaller."""
+_BLOCK: Final = 1 << 18
+"""Random numbers made at most; longer arrays repeat them (generating takes longer than the kernel)."""
+_WIDE_BYTES: Final = 4 << 20
+"""Sizes of the large case are lowered until its inputs fit."""
+_TRIES: Final = 24
+
+_SPECIAL: Final = (0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1.0, -1.0, 1e-40, -1e-40, 0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """What was seen when the program ran.
+
+    Attributes:
+        sizes: values of symbols, each of one call.
+        scalars: values by number of the input.
+    """
+
+    sizes: tuple[Mapping[str, int], ...] = ()
+    scalars: Mapping[int, tuple[Any, ...]] = field(default_factory=dict)
+
+    def to_data(self) -> dict[str, Any]:
+        """The plain form."""
+        return {
+            "sizes": [dict(s) for s in self.sizes], "scalars": [[k, list(v)] for k, v in self.scalars.items()],
+        }  # fmt: skip
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Hints:
+        """From the plain form."""
+        scalars = {int(k): tuple(v) for k, v in data.get("scalars", ())}
+        return cls(tuple(data.get("sizes", ())), scalars)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One trial.
+
+    Attributes:
+        name: what it is about.
+        seed: everything random in it comes from this.
+        sizes: value of every symbol.
+        values: per input.
+        at_end: whether buffers end at a forbidden page, or begin after one.
+        pooled: whether the thread pool is used.
+    """
+
+    name: str
+    seed: int
+    sizes: Mapping[str, int]
+    values: tuple[Any, ...]
+    at_end: bool
+    pooled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    name: str
+    sizes: tuple[int, ...]  # the symbols take these in turn
+    values: str  # "plain", "special", "wide"
+    at_end: bool
+    pooled: bool = False
+    seen: int | None = None
+
+
+_PLANS: Final = (
+    _Plan("odd sizes, end of page", (5, 7, 3, 9, 6), "plain", True),
+    _Plan("all sizes one", (1,), "plain", True),
+    _Plan("special values", (17, 9, 13, 5), "special", True),
+    _Plan("around a vector", (16, 33, 31, 64), "wide", False),
+    _Plan("empty", (0,), "plain", True),
+    _Plan("one size empty", (3, 0, 4), "plain", False),
+    _Plan("large", (70, 129, 67, 130), "plain", True, pooled=True),
+)
+
+
+def make_cases(interface: Interface, facts: Facts | None, hints: Hints, name: str) -> Iterator[Case]:
+    """The cases of one kernel.
+
+    Args:
+        interface: its inputs.
+        facts: constraints and ranges of sizes.
+        hints: what was seen.
+        name: of the kernel; seeds come from it.
+    """
+    symbols = _symbols(interface)
+    constraints = () if facts is None else facts.constraints
+    plans = [*_PLANS]
+    plans[1:1] = [
+        _Plan(f"sizes as seen ({i + 1})", (), "plain", i % 2 == 0, seen=i) for i in range(min(2, len(hints.sizes)))
+    ]
+    plans += [
+        _Plan(f"the {end} of a range", (), "plain", True, seen=-1 - i) for i, end in enumerate(("low end", "high end"))
+    ]
+    done: set[tuple[Any, ...]] = set()
+    for number, plan in enumerate(plans):
+        seed = zlib.crc32(f"{name}/{number}".encode())
+        generator = np.random.default_rng(seed)
+        sizes = _sizes(plan, symbols, constraints, facts, hints, interface, generator)
+        if sizes is None:
+            continue
+        key = (*sorted(sizes.items()), plan.values, plan.at_end, plan.pooled)
+        if key in done:
+            continue
+        done.add(key)
+        values = tuple(_value(i, spec, sizes, plan.values, hints, generator) for i, spec in enumerate(interface.inputs))
+        yield Case(plan.name, seed, sizes, values, plan.at_end, plan.pooled)
+
+
+# ---- sizes -----------------------------------------------------------------------------------------------------------
+
+
+def _symbols(interface: Interface) -> list[Symbol]:
+    found: dict[Symbol, None] = {}
+    for spec in interface.inputs:
+        for dim in (*spec.dims, *(() if spec.value is None else (spec.value,))):
+            for symbol in sorted(symbols_of(dim), key=str):
+                found.setdefault(symbol)
+    return list(found)
+
+
+def _sizes(
+    plan: _Plan,
+    symbols: Sequence[Symbol],
+    constraints: Sequence[Constraint],
+    facts: Facts | None,
+    hints: Hints,
+    interface: Interface,
+    generator: np.random.Generator,
+) -> dict[str, int] | None:
+    """Sizes for a plan that satisfy what is known; None if none are found."""
+    if plan.seen is not None and plan.seen >= 0:
+        seen = hints.sizes[plan.seen]
+        wanted = {s.name: int(seen.get(s.name, 4)) for s in symbols}
+    elif plan.seen is not None:
+        ends = _ends(symbols, facts, low=plan.seen == -1)
+        if ends is None:
+            return None
+        wanted = ends
+    else:
+        wanted = {s.name: plan.sizes[i % len(plan.sizes)] for i, s in enumerate(symbols)}
+        wanted |= _scalar_sizes(symbols, wanted, hints, interface, generator)
+    for _ in range(_TRIES):
+        if _bytes(interface, wanted) > (_WIDE_BYTES if plan.pooled else MAX_BYTES):
+            wanted = {name: max(1, size // 2) if size > 1 else size for name, size in wanted.items()}
+            continue
+        if _valid(interface, constraints, wanted):
+            return wanted
+        if plan.seen is not None and plan.seen >= 0:
+            return None
+        wanted = {s.name: _near(s, wanted[s.name], facts, generator) for s in symbols}
+    return None
+
+
+def _scalar_sizes(
+    symbols: Sequence[Symbol],
+    sizes: Mapping[str, int],
+    hints: Hints,
+    interface: Interface,
+    generator: np.random.Generator,
+) -> dict[str, int]:
+    """Ints that are arguments: sampled ones, or no larger than the sizes, since they mostly index or count."""
+    found: dict[str, int] = {}
+    for number, spec in enumerate(interface.inputs):
+        if spec.kind != "pyint" or not isinstance(spec.value, Symbol):
+            continue
+        sampled = hints.scalars.get(number)
+        dims = [n for s in symbols if s.kind != "scalar" for n in (sizes[s.name],)] or [4]
+        choices = [*(sampled or ()), min(dims), max(0, min(dims) - 1), 1]
+        found[spec.value.name] = int(choices[int(generator.integers(0, len(choices)))])
+    return found
+
+
+def _ends(symbols: Sequence[Symbol], facts: Facts | None, *, low: bool) -> dict[str, int] | None:
+    """The least or greatest sizes where ranges are known; None where they say nothing."""
+    if facts is None:
+        return None
+    found, informed = {}, False
+    for symbol in symbols:
+        known = facts.range(symbol)
+        end = known.lo if low else known.hi
+        if end is None or (low and end <= 0):
+            found[symbol.name] = 2
+        else:
+            informed = True
+            found[symbol.name] = end
+    return found if informed else None
+
+
+def _near(symbol: Symbol, size: int, facts: Facts | None, generator: np.random.Generator) -> int:
+    """Another size that the range of the symbol allows."""
+    size = max(0, size + int(generator.integers(-3, 4)))
+    if facts is None:
+        return size
+    known = facts.range(symbol)
+    low = 0 if known.lo is None else known.lo
+    if known.contains(size):
+        return size
+    size = max(size, low) if known.hi is None else min(max(size, low), known.hi)
+    step = known.divisor or 1
+    return size if known.contains(size) else size - size % step
+
+
+def _valid(interface: Interface, constraints: Sequence[Constraint], sizes: Mapping[str, int]) -> bool:
+    try:
+        for spec in interface.inputs:
+            if any(size_of(d, sizes) < 0 for d in spec.dims):
+                return False
+        return all(c.holds(sizes) for c in constraints if all(s.name in sizes for s in c.symbols))
+    except (TiercelError, ZeroDivisionError):
+        return False
+
+
+def _bytes(interface: Interface, sizes: Mapping[str, int]) -> int:
+    total = 0
+    for spec in interface.inputs:
+        count = 1
+        for dim in spec.dims:
+            count *= max(0, _size(dim, sizes))
+        total += count * spec.dtype.itemsize
+    return total
+
+
+def _size(dim: DimLike, sizes: Mapping[str, int]) -> int:
+    if not isinstance(dim, Dim):
+        return dim
+    try:
+        return size_of(dim, sizes)
+    except (TiercelError, ZeroDivisionError):
+        return 0
+
+
+# ---- values ----------------------------------------------------------------------------------------------------------
+
+
+def _value(
+    number: int, spec: InputSpec, sizes: Mapping[str, int], how: str, hints: Hints, generator: np.random.Generator
+) -> Any:
+    if spec.kind == "array":
+        shape = tuple(size_of(d, sizes) for d in spec.dims)
+        array = _array(shape, spec.dtype.numpy, how, generator)
+        return array if spec.contiguous else _strided(array, generator)
+    if spec.value is not None:
+        return size_of(spec.value, sizes)
+    sampled = hints.scalars.get(number)
+    if sampled and generator.integers(0, 4):
+        value = sampled[int(generator.integers(0, len(sampled)))]
+    elif spec.kind == "pybool" or spec.dtype.kind == "b":
+        value = bool(generator.integers(0, 2))
+    elif spec.dtype.kind in "iu":
+        value = int(generator.integers(0, 9))
+    else:
+        value = float(np.float32(generator.standard_normal()))
+    if spec.kind == "npscalar":
+        return spec.dtype.numpy.type(value)
+    return {"pyint": int, "pyfloat": float, "pybool": bool}[spec.kind](value)
+
+
+def _array(
+    shape: tuple[int, ...], dtype: np.dtype[Any], how: str, generator: np.random.Generator
+) -> np.ndarray[Any, Any]:
+    count = int(np.prod(shape, dtype=np.int64))
+    some = min(count, _BLOCK)
+    flat: np.ndarray[Any, Any]
+    if dtype.kind == "b":
+        flat = generator.integers(0, 2, some).astype(bool)
+    elif dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        if how == "plain":
+            low, high = (-8 if dtype.kind == "i" else 0), 9
+        else:
+            low, high = int(limits.min), int(limits.max)
+        flat = generator.integers(low, high, some, dtype=dtype, endpoint=how != "plain")
+    elif dtype.kind == "c":
+        flat = (generator.standard_normal(some) + 1j * generator.standard_normal(some)).astype(dtype)
+    else:
+        flat = generator.standard_normal(some, dtype=np.float32).astype(dtype)
+        if how == "wide":
+            with np.errstate(all="ignore"):
+                flat = (flat.astype(np.float64) * np.exp2(generator.integers(-6, 7, some))).astype(dtype)
+        if how == "special" and some:
+            where = generator.integers(0, some, max(1, some // 7))
+            with np.errstate(all="ignore"):
+                flat[where] = np.asarray(generator.choice(_SPECIAL, len(where))).astype(dtype)
+    return np.resize(flat, count).reshape(shape) if count else np.empty(shape, dtype)
+
+
+def _strided(array: np.ndarray[Any, Any], generator: np.random.Generator) -> np.ndarray[Any, Any]:
+    """The same array with its axes in another order in memory, with gaps, or backwards."""
+    if not array.ndim or not array.size:
+        return array
+    order = generator.permutation(array.ndim)
+    step = int(generator.integers(1, 3))
+    whole = np.zeros([array.shape[a] * step for a in order], array.dtype)
+    view = whole[tuple(slice(None, None, step) for _ in order)].transpose(np.argsort(order))
+    axis = int(generator.integers(0, array.ndim))
+    if generator.integers(0, 2):
+        view = np.flip(view, axis)
+    view[...] = array
+    return view

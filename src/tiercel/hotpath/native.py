@@ -1,0 +1,210 @@
+"""A kernel on trial: called in guarded memory, with everything it must not do made visible.
+
+In: mapped code, its loop nest and interface, one value per input. Out: what it wrote, and how it left. Results begin
+as poison, the arena as NaNs, every buffer lies between forbidden pages; inputs are compared with what they were.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from tiercel.codegen.abi import ARENA, ARENA_BYTES, POOL, THREADS, frame_size, frame_words
+from tiercel.compiler.interface import (
+    PACK_PADDING,
+    Interface,
+    NewArray,
+    Recipe,
+    ScalarOutput,
+    SizeValue,
+    new_arrays,
+)
+from tiercel.compiler.interface import Sequence as SequenceRecipe
+from tiercel.errors import ShapeError
+from tiercel.hotpath.memory import GuardedMemory
+from tiercel.loops.form import Function
+from tiercel.shapes import evaluate as size_of
+
+__all__ = ["FLAGS", "Called", "NativeKernel", "NoSuchResult", "Runtime"]
+
+_CALL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
+_SIZE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+_P, _L = ctypes.c_void_p, ctypes.c_int64
+_PACK = ctypes.CFUNCTYPE(None, _P, _L, _L, _P, _L, _L)
+_POISON: Final = 0xA5
+_NANS: Final = 0xFF
+FLAGS: Final = {1: "invalid", 4: "divide", 8: "overflow"}
+"""Floating-point flags that NumPy's default error state reports."""
+
+
+class NoSuchResult(Exception):
+    """For these sizes a result has no size: the entry would miss before calling."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What kernels are called through.
+
+    Attributes:
+        call: address of the library function that calls a kernel and reports floating-point flags.
+        pack: address of the packing routine by dtype.
+        pool: address of a thread pool, 0 for none; `threads` its size.
+    """
+
+    call: int
+    pack: Mapping[str, int] = field(default_factory=dict)
+    pool: int = 0
+    threads: int = 1
+
+
+@dataclass(slots=True)
+class Called:
+    """How a call went.
+
+    Attributes:
+        site: 0 when it ran to its end, else the exit it took.
+        leaves: arrays and scalars of the result, left to right.
+        flags: floating-point flags it raised.
+        written: names of inputs that are not what they were.
+    """
+
+    site: int
+    leaves: list[Any]
+    flags: int
+    written: list[str]
+
+
+class NativeKernel:
+    """A kernel on trial.
+
+    Args:
+        function, interface: what it was made from.
+        code, arena: addresses of the function and of its arena size.
+        runtime: see there.
+    """
+
+    def __init__(self, function: Function, interface: Interface, code: int, arena: int, runtime: Runtime) -> None:
+        self.function = function
+        self.interface = interface
+        self.code = code
+        self.arena = _SIZE(arena)
+        self.runtime = runtime
+        self.words = frame_words(function)
+        self._call = _CALL(runtime.call)
+
+    def __call__(
+        self,
+        values: Sequence[Any],
+        sizes: Mapping[str, int],
+        *,
+        at_end: bool,
+        pooled: bool = False,
+        before: Callable[[], None] = lambda: None,
+    ) -> Called:
+        """Run it.
+
+        Args:
+            values: per input; arrays may have any strides.
+            sizes: the symbols of the inputs.
+            at_end: whether buffers end at a forbidden page, or begin after one.
+            pooled: with the thread pool, if there is one.
+            before: called when all is ready.
+
+        Raises:
+            NoSuchResult: see there.
+        """
+        memory = GuardedMemory()
+        interface, words = self.interface, self.words
+        frame = memory.array((frame_size(self.function),), np.dtype(np.int64), at_end=True)
+        placed: dict[int, np.ndarray[Any, Any]] = {}
+        for number, (spec, value) in enumerate(zip(interface.inputs, values, strict=True)):
+            if spec.kind == "array":
+                place = memory.array(value.shape, value.dtype, at_end=at_end, strides=value.strides)
+                place[...] = value
+                placed[number] = place
+                frame[words[spec.name]] = place.ctypes.data
+            elif spec.name in words:
+                frame[words[spec.name]] = _bits(spec.dtype.numpy, value)
+        for size in interface.sizes:
+            if size.what == "symbol":
+                frame[words[size.name]] = sizes[size.name]
+            else:
+                array = placed[size.input]
+                frame[words[size.name]] = array.strides[size.axis] // array.itemsize
+        keep = [self._packed(memory, pack, placed[pack.input], sizes, frame) for pack in interface.packs]
+        recipes = [r for exit_ in interface.results.values() for r in exit_.values()]
+        made: dict[str, np.ndarray[Any, Any]] = {}
+        for new in (new for recipe in recipes for new in new_arrays(recipe)):
+            made[new.buffer] = self._result(memory, new, sizes, at_end)
+            frame[words[new.buffer]] = made[new.buffer].ctypes.data
+        if pooled and self.runtime.pool:
+            frame[POOL], frame[THREADS] = self.runtime.pool, self.runtime.threads
+        else:
+            frame[THREADS] = 1
+        needed = int(self.arena(frame.ctypes.data))
+        block = memory.block(-(-needed // 64) * 64, at_end=True, fill=_NANS)
+        frame[ARENA], frame[ARENA_BYTES] = block.ctypes.data, needed
+        before()
+        status = int(self._call(self.code, frame.ctypes.data))
+        del keep
+        written = [
+            interface.inputs[number].name for number, place in placed.items() if not _same_bytes(place, values[number])
+        ]
+        leaves: list[Any] = []
+        for recipe in recipes:
+            self._collect(recipe, made, frame, sizes, leaves)
+        memory.release()
+        return Called(status & 0xFFFFFFFF, leaves, status >> 32, written)
+
+    def _result(
+        self, memory: GuardedMemory, new: NewArray, sizes: Mapping[str, int], at_end: bool
+    ) -> np.ndarray[Any, Any]:
+        try:
+            shape = tuple(size_of(d, sizes) for d in new.shape)
+        except (ShapeError, ZeroDivisionError) as error:
+            raise NoSuchResult(str(error)) from None
+        if min(shape, default=0) < 0:
+            raise NoSuchResult(f"a result of shape {shape}")
+        return memory.array(shape, new.dtype.numpy, at_end=at_end, fill=_POISON)
+
+    def _packed(
+        self, memory: GuardedMemory, pack: Any, array: np.ndarray[Any, Any], sizes: Mapping[str, int], frame: Any
+    ) -> Any:
+        k, n, row, column, offset = (size_of(d, sizes) for d in (pack.k, pack.n, *pack.strides, pack.offset))
+        bytes_ = -(-k * (n + PACK_PADDING) * array.itemsize // 64) * 64
+        panels = memory.block(bytes_, at_end=True)
+        function = _PACK(self.runtime.pack[array.dtype.name])
+        function(array.ctypes.data + offset * array.itemsize, row, column, panels.ctypes.data, n, k)
+        frame[self.words[pack.buffer]] = panels.ctypes.data
+        return panels
+
+    def _collect(
+        self, recipe: Recipe, made: Mapping[str, Any], frame: Any, sizes: Mapping[str, int], leaves: list[Any]
+    ) -> None:
+        match recipe:
+            case NewArray():
+                leaves.append(made[recipe.buffer])
+            case ScalarOutput():
+                raw = frame[self.words[recipe.output]].tobytes()[: recipe.dtype.itemsize]
+                value = np.frombuffer(raw, recipe.dtype.numpy)[0]
+                leaves.append(value if recipe.kind == "npscalar" else value.item())
+            case SizeValue():
+                leaves.append(size_of(recipe.value, sizes))
+            case SequenceRecipe():
+                for item in recipe.items:
+                    self._collect(item, made, frame, sizes, leaves)
+            case _:
+                pass  # constants, and inputs handed back
+
+
+def _bits(dtype: np.dtype[Any], value: Any) -> int:
+    raw = dtype.type(value).tobytes().ljust(8, b"\0")
+    return int(np.frombuffer(raw, np.int64)[0])
+
+
+def _same_bytes(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
+    return a.tobytes() == np.ascontiguousarray(b).tobytes()

@@ -1,0 +1,372 @@
+"""A region graph run by NumPy: what a kernel of it has to compute.
+
+In: a `Region`, one value per input, the sizes of its symbols. Out: the leaves of its result, in order, or `Left` where
+the program would leave the region: a guard that does not hold, an exception of NumPy's.
+
+With `Noise` every inexact operator is disturbed within what its exactness class allows (the idea of Monte Carlo
+arithmetic: Parker, "Monte Carlo Arithmetic", UCLA CSD-970002, 1997). How far results move then is how far a right
+kernel may be off: it computes exactly what the exact operators compute, and the rest within the same bounds. No
+formula for the error of a whole program is needed, and cancellation, saturation and thresholds are all accounted for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from tiercel.compiler.graph import Branch, Graph, Guard, Loop, Node, Region, Result, Step, Value
+from tiercel.dtypes import DType
+from tiercel.operators import get
+from tiercel.operators.table import Operator
+from tiercel.operators.types import (
+    ArrayType,
+    NoneType,
+    NpScalarType,
+    PyBoolType,
+    PyComplexType,
+    PyFloatType,
+    PyIntType,
+    StrType,
+)
+from tiercel.shapes import Dim
+from tiercel.shapes import evaluate as size_of
+
+__all__ = ["Budget", "Left", "Noise", "OverBudget", "ReferenceFault", "evaluate_region", "is_exact"]
+
+MAX_TRIPS: Final = 4096
+"""Passes of all loops in one run: random inputs must not make a `while` loop run for ever."""
+
+
+class Left(Exception):
+    """The region is left: the interpreter would go on at `origin`, perhaps to raise."""
+
+    def __init__(self, origin: int, reason: str) -> None:
+        super().__init__(reason)
+        self.origin = origin
+        self.reason = reason
+
+
+class OverBudget(Exception):
+    """The run takes too long to be worth it."""
+
+
+class ReferenceFault(Exception):
+    """NumPy gives something else than the graph says, or the graph cannot be run: a bug of ours."""
+
+
+class Budget:
+    """What one run may take.
+
+    Args:
+        seconds: of time.
+        trips: of passes through loops.
+    """
+
+    def __init__(self, seconds: float, trips: int = MAX_TRIPS) -> None:
+        self.deadline = time.perf_counter() + seconds
+        self.trips = trips
+
+    def pass_(self) -> None:
+        """A pass of a loop begins.
+
+        Raises:
+            OverBudget: there may be no more.
+        """
+        self.trips -= 1
+        if self.trips < 0:
+            raise OverBudget("too many passes of a loop")
+        if time.perf_counter() > self.deadline:
+            raise OverBudget("too much time")
+
+
+@dataclass(slots=True)
+class Noise:
+    """Disturbs inexact operators.
+
+    Attributes:
+        generator: of random signs; None disturbs everything in one direction, as a biased polynomial would.
+        factor: multiple of the bound; negative to go down.
+    """
+
+    generator: np.random.Generator | None
+    factor: float
+
+    def _signs(self, shape: tuple[int, ...]) -> Any:
+        if self.generator is None:
+            return self.factor
+        return self.factor * (2.0 * self.generator.integers(0, 2, shape) - 1.0)
+
+    def moved(self, x: Any, relative: float, scale: Any = None) -> Any:
+        """x with every element moved by `relative` units in the last place (of itself, or of `scale`)."""
+        array = np.asarray(x)
+        if array.dtype.kind not in "fcV" or not array.size:
+            return x
+        wide = array.astype(np.result_type(array.dtype, np.float32) if array.dtype.kind != "V" else np.float32)
+        unit = _unit(array.dtype)
+        with np.errstate(all="ignore"):
+            by = relative * unit * self._signs(array.shape)
+            moved = wide + by * np.abs(wide if scale is None else scale)
+        moved = np.where(np.isfinite(wide), moved, wide).astype(array.dtype)
+        return moved if isinstance(x, np.ndarray) else moved[()]
+
+
+def _unit(dtype: np.dtype[Any]) -> float:
+    """The relative distance of neighbouring numbers."""
+    return 2.0**-7 if dtype.kind == "V" else float(np.finfo(dtype).eps)
+
+
+def is_exact(graph: Graph) -> bool:
+    """Are all operators exact, so that a kernel has to give equal bits?"""
+    for step in graph.steps:
+        match step:
+            case Node():
+                if get(step.operator).exactness.kind != "exact":
+                    return False
+            case Loop():
+                if not is_exact(step.body) or (step.header is not None and not is_exact(step.header)):
+                    return False
+            case Branch():
+                if not is_exact(step.then) or not is_exact(step.orelse):
+                    return False
+    return True
+
+
+def evaluate_region(
+    region: Region,
+    values: Sequence[Any],
+    sizes: Mapping[str, int],
+    *,
+    budget: Budget,
+    noise: Noise | None = None,
+) -> list[Any]:
+    """Run a region.
+
+    Args:
+        region: with the one exit "return".
+        values: per input; arrays are only read.
+        sizes: the symbols of the inputs.
+        budget: for loops.
+        noise: disturbs inexact operators.
+
+    Returns:
+        The arrays and scalars of the result, left to right; constants and inputs handed back are left out.
+
+    Raises:
+        Left: the region is left on the way.
+        OverBudget: by its loops.
+        ReferenceFault: see there.
+    """
+    run = _Run(dict(sizes), budget, noise)
+    for given, value in zip(region.inputs, values, strict=True):
+        run.values[given.value] = value
+    with np.errstate(all="ignore"):
+        run.graph(region.graph)
+        leaves: list[Any] = []
+        (results,) = region.exits.values()
+        for result in results.values():
+            run.collect(result, leaves)
+    return leaves
+
+
+class _Run:
+    def __init__(self, sizes: dict[str, int], budget: Budget, noise: Noise | None) -> None:
+        self.sizes = sizes
+        self.budget = budget
+        self.noise = noise
+        self.values: dict[Value, Any] = {}
+
+    # -- values -----------------------------------------------------------------------------------------------
+
+    def value(self, value: Value) -> Any:
+        """What a graph value is in this run."""
+        if value in self.values:
+            return self.values[value]
+        match value.type:
+            case PyIntType(value=known) if known is not None:
+                return size_of(known, self.sizes)
+            case PyFloatType(value=known) | PyBoolType(value=known) | PyComplexType(value=known) if known is not None:
+                return known
+            case StrType(value=known) if known is not None:
+                return known
+            case NoneType():
+                return None
+        raise ReferenceFault(f"{value} (a {value.type}) has no value")
+
+    def static(self, x: Any) -> Any:
+        """An attribute with its sizes and values filled in."""
+        match x:
+            case Value():
+                return self.value(x)
+            case Dim():
+                return size_of(x, self.sizes)
+            case tuple():
+                return tuple(self.static(item) for item in x)
+            case list():
+                return [self.static(item) for item in x]
+            case slice():
+                return slice(self.static(x.start), self.static(x.stop), self.static(x.step))
+            case dict():
+                return {key: self.static(item) for key, item in x.items()}
+            case DType():
+                return x.numpy
+        return x
+
+    def collect(self, result: Result, leaves: list[Any]) -> None:
+        """The leaves of a result."""
+        if result.what in ("tuple", "list"):
+            for item in result.items:
+                self.collect(item, leaves)
+        elif result.what == "value":
+            assert result.value is not None
+            leaves.append(self.value(result.value))
+        elif result.what == "view":
+            raise ReferenceFault("a result that is a view")
+
+    # -- steps ------------------------------------------------------------------------------------------------
+
+    def graph(self, graph: Graph) -> None:
+        """Run the steps of a graph."""
+        for step in graph.steps:
+            self.step(step)
+
+    def step(self, step: Step) -> None:
+        """Run one step."""
+        match step:
+            case Node():
+                self.node(step)
+            case Guard():
+                if not bool(self.value(step.condition)):
+                    raise Left(step.origin, step.reason)
+            case Branch():
+                taken = bool(self.value(step.condition))
+                self.graph(step.then if taken else step.orelse)
+                for merged in step.merged:
+                    chosen = self.value(merged.then if taken else merged.orelse)
+                    self.values[merged.after] = self.typed(merged.after, chosen)
+            case Loop():
+                self.loop(step)
+
+    def loop(self, loop: Loop) -> None:
+        """A counted or while loop."""
+        carried = {c.inside: self.value(c.initial) for c in loop.carried}
+        collected: list[list[Any]] = [[] for _ in loop.collected]
+        trips = None if loop.trip is None else self.static(loop.trip)
+        symbol = loop.index.type.value if loop.index is not None and isinstance(loop.index.type, PyIntType) else None
+        count = 0
+        while trips is None or count < trips:
+            self.budget.pass_()
+            self.values.update(carried)
+            if loop.index is not None:
+                self.values[loop.index] = count
+                if symbol is not None and isinstance(symbol, Dim):
+                    self.sizes[str(getattr(symbol, "name"))] = count  # noqa: B009 - a loop counter is a bare symbol
+            if loop.header is not None:
+                self.graph(loop.header)
+                assert loop.condition is not None
+                if not bool(self.value(loop.condition)):
+                    break
+            self.graph(loop.body)
+            carried = {c.inside: self.typed(c.inside, self.value(c.next)) for c in loop.carried}
+            for items, wanted in zip(collected, loop.collected, strict=True):
+                items.append(self.value(wanted.inside))
+            count += 1
+        for c in loop.carried:
+            self.values[c.after] = carried[c.inside]
+        for items, wanted in zip(collected, loop.collected, strict=True):
+            type_ = wanted.after.type
+            assert isinstance(type_, ArrayType)
+            shape = tuple(size_of(d, self.sizes) for d in type_.shape)
+            stacked = np.stack(items) if items else np.zeros(shape, type_.dtype.numpy)
+            self.values[wanted.after] = self.typed(wanted.after, stacked)
+
+    def node(self, node: Node) -> None:
+        """One operator."""
+        row = get(node.operator)
+        attributes = {name: self.static(x) for name, x in node.attributes.items()}
+        operands = self.operands(row, node, attributes)
+        if self.noise is not None and row.exactness.kind == "reordered":
+            operands = [self.shaken(row, x, operands) for x in operands]
+        try:
+            result = row.evaluate(*operands, **attributes)
+        except (ArithmeticError, ValueError, TypeError, LookupError, MemoryError) as error:
+            if isinstance(error, TypeError):
+                raise ReferenceFault(f"{node.operator}: {error}") from error
+            raise Left(node.origin, f"{type(error).__name__}: {error}") from None
+        results = result if len(node.outputs) > 1 else (result,)
+        for output, item in zip(node.outputs, results, strict=True):
+            made = self.typed(output, item)
+            if self.noise is not None and row.exactness.kind != "exact":
+                made = self.typed(output, self.blurred(row, made, operands))
+            self.values[output] = made
+
+    def operands(self, row: Operator, node: Node, attributes: dict[str, Any]) -> list[Any]:
+        """The operands as the reference takes them: sequences together, the key of an index from the attributes."""
+        given = [self.value(v) for v in node.inputs]
+        slots = row.parameters[: row.arity]
+        spread = len(given) - sum(p.role != "operands" and p.name not in attributes for p in slots)
+        operands: list[Any] = []
+        for parameter in slots:
+            if parameter.name in attributes:
+                operands.append(attributes.pop(parameter.name))
+            elif parameter.role == "operands":
+                operands.append(tuple(given[:spread]))
+                given = given[spread:]
+            elif given:
+                operands.append(given.pop(0))
+            else:
+                operands.append(None)
+        return operands
+
+    def shaken(self, row: Operator, x: Any, operands: Sequence[Any]) -> Any:
+        """A term of a sum, moved by as much as another order of summation may move the sum."""
+        assert self.noise is not None
+        if isinstance(x, tuple):
+            return tuple(self.shaken(row, item, operands) for item in x)
+        if not isinstance(x, np.ndarray):
+            return x
+        length = x.shape[-1] if row.lowering.cls == "contraction" and x.ndim else x.size
+        return self.noise.moved(x, 1.0 + 0.25 * float(np.sqrt(length)))
+
+    def blurred(self, row: Operator, x: Any, operands: Sequence[Any]) -> Any:
+        """A result of an inexact operator."""
+        assert self.noise is not None
+        exactness = row.exactness
+        if exactness.kind == "reordered":
+            return self.noise.moved(x, 2.0)
+        scale = None
+        if exactness.of == "operand":
+            parts = [
+                np.abs(np.asarray(o, np.float64)) for o in operands if isinstance(o, np.ndarray | np.generic | float)
+            ]
+            scale = np.abs(np.asarray(x, np.float64))
+            for part in parts:
+                scale = np.maximum(scale, part)
+        return self.noise.moved(x, exactness.ulp or 1.0, scale)
+
+    def typed(self, value: Value, found: Any) -> Any:
+        """A result as the type of its value; a difference in dtype or shape is a bug that must not pass."""
+        type_ = value.type
+        match type_:
+            case ArrayType():
+                array = np.asarray(found)
+                shape = tuple(size_of(d, self.sizes) for d in type_.shape)
+                if array.dtype != type_.dtype.numpy or array.shape != shape:
+                    said = f"{type_.dtype.name}{list(shape)}"
+                    raise ReferenceFault(f"{value} should be {said}; NumPy gives {array.dtype}{list(array.shape)}")
+                return array
+            case NpScalarType():
+                if np.asarray(found).dtype != type_.dtype.numpy:
+                    # operators on Python scalars: the graph says which dtype is meant
+                    return np.asarray(found).astype(type_.dtype.numpy)[()]
+                return np.asarray(found)[()]
+            case PyIntType():
+                return int(found)
+            case PyFloatType():
+                return float(found)
+            case PyBoolType():
+                return bool(found)
+        return found

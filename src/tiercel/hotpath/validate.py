@@ -1,0 +1,363 @@
+"""Does a kernel compute what the region says? The question before anybody may run it.
+
+In: a reference and a candidate as callables, cases. Out: a `Certificate` of what was tried and how far the results
+were apart, or a `Failure` that names the first difference. Both are plain data on the wire.
+
+How far is right: where all operators are exact, equal bits (NaN equals NaN). Else the reference is run again with its
+inexact operators disturbed within their bounds; an element may be off by a small multiple of how far the disturbed
+results move there (or, relative to its size, elsewhere), and the whole by a multiple in norm. An int or bool, or a
+float that jumps (a `where`), may differ only if a disturbance moves it too: then its operand is at the threshold. A
+difference that the first disturbances do not explain is looked at again with more and larger ones before it counts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from tiercel.hotpath.cases import Case
+from tiercel.hotpath.native import FLAGS, Called, NoSuchResult
+from tiercel.hotpath.reference import Budget, Left, Noise, OverBudget, ReferenceFault
+
+__all__ = ["Certificate", "Failure", "Trial", "validate"]
+
+ELEMENT: Final = 4.0
+"""An element may be off by so many times what disturbances move it, and what they move elements of its size."""
+NORM: Final = 6.0
+_UNITS: Final = 2.0
+"""And by so many units in its last place in any case."""
+_MORE: Final = 16
+"""Further disturbances for a difference that is not explained, up to `_LARGER` times the bounds."""
+_LARGER: Final = 4.0
+
+Reference = Callable[[Case, Budget, Noise | None], list[Any]]
+Candidate = Callable[[Case], Called]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One case that was tried.
+
+    Attributes:
+        name, seed, sizes: of the case.
+        outcome: "equal" (bits), "within" (tolerance), "left" (both left the region), "declined" (the kernel left it,
+            the interpreter would not have), "too long" (not tried).
+        error: largest relative error in norm of a result.
+        elements: compared.
+    """
+
+    name: str
+    seed: int
+    sizes: Mapping[str, int]
+    outcome: str
+    error: float = 0.0
+    elements: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What was tried before a kernel was accepted.
+
+    Attributes:
+        trials: all of them.
+        exact: equal bits were asked for.
+        max_error: the largest relative error in norm, over all trials.
+        elements: compared in all.
+        notes: what a user may want to know: warnings that only one of both gives.
+        time_ms: it took.
+    """
+
+    trials: tuple[Trial, ...]
+    exact: bool
+    max_error: float
+    elements: int
+    notes: tuple[str, ...] = ()
+    time_ms: float = 0.0
+
+    def to_data(self) -> dict[str, Any]:
+        """The plain form."""
+        return {**_plain(self), "trials": [_plain(t) for t in self.trials], "notes": list(self.notes)}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Certificate:
+        """From the plain form."""
+        fields = {f.name: data[f.name] for f in dataclasses.fields(cls)}
+        trials = tuple(Trial(**t) for t in data["trials"])
+        return cls(**{**fields, "trials": trials, "notes": tuple(data["notes"])})
+
+    def __str__(self) -> str:
+        ran = sum(t.outcome in ("equal", "within") for t in self.trials)
+        how = "equal bits" if self.exact else f"largest error {self.max_error:.2g}"
+        return f"validated on {ran} of {len(self.trials)} trials, {self.elements} elements, {how}"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a kernel was not accepted.
+
+    Attributes:
+        kind: "value" (an element differs), "written" (an input was changed), "ran" (it went on where the program
+            leaves), "never" (no trial ran to its end), "fault" (the reference cannot be trusted), "time".
+        reason: for people.
+        trial: name, seed and sizes of the case.
+        result, element: which leaf of the result, and where in it.
+        expected, got, allowed: as text, and the difference that would have been accepted.
+    """
+
+    kind: str
+    reason: str
+    trial: Mapping[str, Any] | None = None
+    result: int | None = None
+    element: tuple[int, ...] | None = None
+    expected: str | None = None
+    got: str | None = None
+    allowed: float | None = None
+
+    def to_data(self) -> dict[str, Any]:
+        """The plain form."""
+        return _plain(self)
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Failure:
+        """From the plain form."""
+        fields = {f.name: data[f.name] for f in dataclasses.fields(cls)}
+        element = fields["element"]
+        return cls(**{**fields, "element": None if element is None else tuple(element)})
+
+
+def _plain(x: Any) -> dict[str, Any]:
+    out = {f.name: getattr(x, f.name) for f in dataclasses.fields(x)}
+    return {k: list(v) if isinstance(v, tuple) else dict(v) if isinstance(v, Mapping) else v for k, v in out.items()}
+
+
+class _Differs(Exception):
+    def __init__(self, failure: Failure) -> None:
+        self.failure = failure
+
+
+def validate(
+    reference: Reference,
+    candidate: Candidate,
+    cases: Iterable[Case],
+    *,
+    exact: bool,
+    budget_s: float = 2.0,
+    run_s: float = 0.25,
+    progress: Callable[[str], None] = lambda text: None,
+) -> Certificate | Failure:
+    """Compare a kernel with its reference.
+
+    Args:
+        reference: runs the program; raises `Left` where it leaves.
+        candidate: runs the kernel.
+        cases: what to try.
+        exact: whether equal bits are asked for.
+        budget_s: for everything; cases that come later are not tried.
+        run_s: for one run of the reference. A case that takes longer is not tried.
+        progress: told which trial begins.
+    """
+    began = time.perf_counter()
+    trials: list[Trial] = []
+    notes: dict[str, None] = {}
+    for case in cases:
+        if time.perf_counter() - began > budget_s:
+            break
+        progress(case.name)
+        judge = _Judge(reference, case, exact, run_s)
+        try:
+            trials.append(_try(judge, candidate, case, notes))
+        except _Differs as error:
+            return error.failure
+        except OverBudget:
+            trials.append(Trial(case.name, case.seed, case.sizes, "too long"))
+        except ReferenceFault as error:
+            return Failure("fault", f"the reference cannot be run: {error}", _where(case))
+    ran = [t for t in trials if t.outcome in ("equal", "within")]
+    if not ran:
+        slow = any(t.outcome == "too long" for t in trials)
+        what = "the interpreter takes too long on every trial" if slow else "no trial ran to its end"
+        tried = ", ".join(f"{t.name}: {t.outcome}" for t in trials) or "no sizes found"
+        return Failure("time" if slow else "never", f"{what} ({tried})")
+    return Certificate(
+        tuple(trials), exact, max(t.error for t in ran), sum(t.elements for t in ran), tuple(notes),
+        (time.perf_counter() - began) * 1e3,
+    )  # fmt: skip
+
+
+def _where(case: Case) -> dict[str, Any]:
+    return {"name": case.name, "seed": case.seed, "sizes": dict(case.sizes)}
+
+
+def _try(judge: _Judge, candidate: Candidate, case: Case, notes: dict[str, None]) -> Trial:
+    left: Left | None = None
+    wanted: list[Any] = []
+    try:
+        wanted = judge.run(None)
+    except Left as error:
+        left = error
+    try:
+        called = candidate(case)
+    except NoSuchResult:
+        called = Called(-1, [], 0, [])  # the entry misses
+    if called.written:
+        name = called.written[0]
+        raise _Differs(Failure("written", f"the kernel writes into its input {name}", _where(case)))
+    if called.site:
+        outcome = "declined" if left is None else "left"
+        return Trial(case.name, case.seed, case.sizes, outcome)
+    if left is not None:
+        reason = f"the kernel runs to its end where the program leaves ({left.reason})"
+        raise _Differs(Failure("ran", reason, _where(case)))
+    largest, elements, equal = 0.0, 0, True
+    for number, (got, want) in enumerate(zip(called.leaves, wanted, strict=True)):
+        one, same = judge.compare(number, got, want)
+        largest = max(largest, one)
+        equal &= same
+        elements += int(np.size(want))
+    for bit, name in FLAGS.items():
+        if called.flags & bit and not case.name.startswith("special") and all(_finite(w) for w in wanted):
+            notes.setdefault(f"raises the {name} flag on ordinary values ({case.name})")
+    return Trial(case.name, case.seed, case.sizes, "equal" if equal else "within", largest, elements)
+
+
+def _finite(x: Any) -> bool:
+    array = np.asarray(x)
+    return array.dtype.kind not in "fcV" or bool(np.isfinite(array.astype(np.complex128)).all())
+
+
+class _Judge:
+    """Compares the results of one case; disturbed runs are made when first needed."""
+
+    def __init__(self, reference: Reference, case: Case, exact: bool, run_s: float) -> None:
+        self.reference = reference
+        self.case = case
+        self.exact = exact
+        self.run_s = run_s
+        self._moved: list[list[Any]] | None = None
+        self._further: list[list[Any]] | None = None
+
+    def run(self, noise: Noise | None) -> list[Any]:
+        """The reference's results."""
+        return self.reference(self.case, Budget(self.run_s), noise)
+
+    def moved(self) -> list[list[Any]]:
+        """Results of a few disturbed runs: everything up, everything down, at random."""
+        if self._moved is None:
+            random = np.random.default_rng(self.case.seed + 1)
+            self._moved = self._runs([Noise(None, 1.0), Noise(None, -1.0), Noise(random, 1.0), Noise(random, 1.0)])
+        return self._moved
+
+    def further(self) -> list[list[Any]]:
+        """Results of more disturbed runs, and larger disturbances."""
+        if self._further is None:
+            random = np.random.default_rng(self.case.seed + 2)
+            sizes = np.linspace(0.25, _LARGER, _MORE)
+            noises = [Noise(None, float(f) * s) for f in sizes[::4] for s in (1, -1)]
+            noises += [Noise(random, float(f)) for f in sizes]
+            self._further = self._runs(noises)
+        return self._further
+
+    def _runs(self, noises: list[Noise]) -> list[list[Any]]:
+        found = []
+        for noise in noises:
+            try:
+                found.append(self.run(noise))
+            except Left:  # a guard at its threshold: says nothing about the values
+                continue
+        return found
+
+    def compare(self, number: int, got: Any, want: Any) -> tuple[float, bool]:
+        """Relative error in norm, and whether the bits are equal.
+
+        Raises:
+            _Differs: they are further apart than is right.
+        """
+        g, w = np.asarray(got), np.asarray(want)
+        if g.shape != w.shape or (isinstance(want, np.ndarray | np.generic) and g.dtype != w.dtype):
+            self.fail(number, (), f"{w.dtype}{list(w.shape)}", f"{g.dtype}{list(g.shape)}", None)
+        if _equal_bits(g, w):
+            return 0.0, True
+        if self.exact:
+            self.fail_at(number, g, w, ~_equal_elements(g, w), None)
+        if w.dtype.kind not in "fcV":
+            bad = g != w
+            for runs in (self.moved, self.further):
+                for other in runs():
+                    bad &= np.asarray(other[number]) == w
+                if not bad.any():
+                    return 0.0, False
+            self.fail_at(number, g, w, bad, None)
+        return self._compare_floats(number, g, w), False
+
+    def _compare_floats(self, number: int, g: Any, w: Any) -> float:
+        wide = np.complex128 if w.dtype.kind == "c" else np.float64
+        unit = 2.0**-7 if w.dtype.kind == "V" else float(np.finfo(w.dtype).eps)
+        least = 2.0**-133 if w.dtype.kind == "V" else float(np.finfo(w.dtype).smallest_subnormal)
+        gw, ww = g.astype(wide), w.astype(wide)
+        spread: Any = np.zeros(w.shape)
+        for runs in (self.moved, self.further):
+            with np.errstate(all="ignore"):
+                for other in runs():
+                    apart = np.abs(np.asarray(other[number]).astype(wide) - ww)
+                    unlike = _unlike(np.asarray(other[number]).astype(wide), ww)
+                    spread = np.maximum(spread, np.where(unlike, np.inf, np.where(np.isnan(apart), 0.0, apart)))
+                size = np.where(np.isfinite(ww), np.abs(ww), 0.0)
+                usable = np.isfinite(spread) & (size > 0)
+                typical = float(np.median(spread[usable] / size[usable])) if usable.any() else 0.0
+                allowed = ELEMENT * (spread + typical * size) + _UNITS * unit * size + 2 * least
+                apart = np.abs(gw - ww)
+                bad = _unlike(gw, ww) & np.isfinite(allowed)
+                bad |= np.isfinite(apart) & (apart > allowed)
+                both = np.isfinite(apart)
+                off = float(np.linalg.norm(np.where(both, apart, 0.0)))
+                whole = float(np.linalg.norm(size))
+                steady = np.where(np.isfinite(spread), spread, 0.0)
+                norm = NORM * float(np.linalg.norm(steady)) + _UNITS * unit * whole + 2 * least * w.size
+            if not bad.any() and (off <= norm or not np.isfinite(spread).all()):
+                return off / whole if whole else off
+        if bad.any():
+            self.fail_at(number, g, w, bad, allowed)
+        self.fail(number, (), f"norm of the difference at most {norm:.3g}", f"{off:.3g}", norm)
+        raise AssertionError
+
+    def fail_at(self, number: int, g: Any, w: Any, bad: Any, allowed: Any) -> None:
+        """Report the first element at fault."""
+        index = tuple(int(i) for i in np.argwhere(bad)[0]) if w.ndim else ()
+        limit = None if allowed is None else float(np.asarray(allowed)[index])
+        self.fail(number, index, repr(w[index]), repr(g[index]), limit, int(np.count_nonzero(bad)), w.size)
+
+    def fail(
+        self, number: int, index: tuple[int, ...], want: str, got: str, allowed: float | None, bad: int = 1, of: int = 1
+    ) -> None:
+        """Report a difference."""
+        many = f" ({bad} of {of} elements differ)" if of > 1 else ""
+        within = "" if allowed is None else f", a difference of {allowed:.3g} allowed"
+        sizes = ", ".join(f"{k}={v}" for k, v in self.case.sizes.items())
+        reason = (
+            f"the kernel computes something else: result {number}{list(index) if index else ''} is {got}, "
+            f"expected {want}{within}{many}; trial {self.case.name!r}{f' with {sizes}' if sizes else ''}"
+        )
+        raise _Differs(Failure("value", reason, _where(self.case), number, index, want, got, allowed))
+
+
+def _unlike(a: Any, b: Any) -> Any:
+    """Where one is NaN or infinite and the other is not the same."""
+    return (np.isnan(a) != np.isnan(b)) | ((np.isinf(a) | np.isinf(b)) & (a != b) & ~(np.isnan(a) & np.isnan(b)))
+
+
+def _equal_elements(a: Any, b: Any) -> Any:
+    if a.dtype.kind not in "fcV":
+        return a == b
+    wide = np.complex128 if a.dtype.kind == "c" else np.float64
+    x, y = a.astype(wide), b.astype(wide)
+    same = (x == y) & (np.signbit(x.real) == np.signbit(y.real))
+    return same | (np.isnan(x) & np.isnan(y))
+
+
+def _equal_bits(a: Any, b: Any) -> bool:
+    return bool(np.all(_equal_elements(a, b)))

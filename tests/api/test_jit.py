@@ -7,6 +7,7 @@ import copy
 import functools
 import inspect
 import linecache
+import os
 import pickle
 import subprocess
 import sys
@@ -565,3 +566,48 @@ def test_strict_context_forbids_python_lines():
     with tc.context(strict=True), pytest.raises(tc.StrictError, match="line"):
         f(2.5)
     assert f(2.5) == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_goes_on(tmp_path):
+    """Also if another thread was decoding when it was made."""
+    code = textwrap.dedent(
+        """
+        import os, threading
+        import tiercel as tc
+        from tiercel.api import captures
+        import sys
+        import tiercel.interp
+        module = sys.modules["tiercel.interp.decode"]
+        held, release = threading.Event(), threading.Event()
+
+        def hold():
+            with captures._lock, module._lock:
+                held.set()
+                release.wait()
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        held.wait()
+        child = os.fork()
+        if not child:
+            f = tc.jit(lambda x: x + 1)
+            os._exit(0 if f(1) == 2 else 1)
+        release.set()
+        thread.join()
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        """
+    )
+    script = tmp_path / "script.py"
+    script.write_text(code)
+    subprocess.run([sys.executable, "-W", "ignore", str(script)], check=True, timeout=60)
+
+
+def test_calling_adds_nothing_to_the_globals():
+    @tc.jit
+    def f(x):
+        return targets.helper(x)
+
+    before = list(globals()), list(vars(targets))
+    f(X)
+    assert (list(globals()), list(vars(targets))) == before

@@ -86,7 +86,6 @@ class _Decodings:
     def __init__(self) -> None:
         self._decoded: dict[int, dict[tuple[int, bool], Decoded]] = {}
         self._codes: dict[int, weakref.ref[CodeType]] = {}
-        self._lock = threading.Lock()
 
     def get(self, function: FunctionType, program: Program, *, strict: bool) -> Decoded:
         """Return the decoding of a program for a function object."""
@@ -94,7 +93,7 @@ class _Decodings:
         found = self._decoded.get(id(code), {}).get(key)
         if found is not None:
             return found
-        with self._lock:
+        with _lock:
             if id(code) not in self._codes:
                 number = id(code)
                 self._codes[number] = weakref.ref(code, lambda _: self._forget(number))
@@ -130,6 +129,16 @@ _around: dict[int, tuple[weakref.ref[CodeType], weakref.ref[Captured]]] = {}
 _lock = threading.RLock()
 
 
+def _after_fork() -> None:
+    # Another thread of the parent may have held it.
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def capture(function: FunctionType, options: CaptureOptions | None = None) -> Captured:
     """Return what the frontend makes of a function; it is asked once per code object unless there are `options`.
 
@@ -137,6 +146,8 @@ def capture(function: FunctionType, options: CaptureOptions | None = None) -> Ca
         function: a Python function.
         options: for the frontend, such as declared tokens; the result is then the caller's own.
     """
+    # Made now, when decorating, so that the globals do not grow at a call: somebody might be iterating over them.
+    _decodings_in(function.__globals__)
     code = function.__code__
     if options is not None:
         return _capture(function, options)
@@ -244,7 +255,6 @@ class CalleeTable:
         self.owner = None if owner is None else weakref.ref(owner)
         self.strict = strict
         self.entries: dict[int, _Entry] = {}
-        self._lock = threading.Lock()
 
     def __call__(self, target: object) -> Callee | None:
         cls = type(target)
@@ -291,8 +301,7 @@ class CalleeTable:
         code = function.__code__
         tiers = getattr(_state(function), "tiers", None)
         made = _Entry(code, function.__globals__, self._decode(function), tiers)
-        with self._lock:
-            self.entries[id(code)] = made
+        self.entries[id(code)] = made
         return made
 
     def _decode(self, function: FunctionType) -> Decoded | None:

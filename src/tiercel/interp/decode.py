@@ -12,6 +12,7 @@ way. `table[i]` may be replaced by any callable with the same convention; that i
 from __future__ import annotations
 
 import ast
+import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -84,6 +85,20 @@ class Counters:
     python: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
+# One for all: decoding is rare, and a lock of each object could not be renewed in a forked child.
+_lock = threading.RLock()
+
+
+def _after_fork() -> None:
+    # Another thread of the parent may have held it.
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 class Decoded:
     """One function, ready to run.
 
@@ -131,7 +146,6 @@ class Decoded:
         self._numbers: dict[Key, int] = {}
         self._units: dict[int, tuple[CodeType, tuple[int, ...]]] = {}
         self._raisers: dict[int, FunctionType] = {}
-        self._lock = threading.RLock()
         self.entry(0)
 
     def __repr__(self) -> str:
@@ -164,7 +178,7 @@ class Decoded:
     def _block(self, key: Key) -> int:
         number = self._numbers.get(key)
         if number is None or number >= len(self.table):
-            with self._lock:
+            with _lock:
                 number = Decoder(self).decode(key)
         return number
 
@@ -232,7 +246,7 @@ class Decoded:
         """Return a function that raises R[value] as if from an instruction: a popped frame's traceback entry."""
         found = self._raisers.get(index)
         if found is None:
-            with self._lock:
+            with _lock:
                 found = self._raisers[index] = Decoder(self).raiser(index)
         return found
 

@@ -236,7 +236,7 @@ def _lower_body(lo: Lowering, source: Source, options: CaptureOptions) -> None:
             home = lo.home(variable)
             lo.emit(where, "Build", home, "cell", items)
             f.variable(variable.name, f"cell:{home}")
-        elif variable.kind == "local" and variable in lo.unbound:
+        elif variable.kind == "local" and variable in lo.unbound and variable.name not in numbers:
             lo.emit(where, "LoadConst", lo.home(variable), lo.constant(UNBOUND))
     if isinstance(node, ast.Lambda):
         lo.emit(node.body, "Return", lo.expression(node.body))

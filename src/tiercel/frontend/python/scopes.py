@@ -263,9 +263,18 @@ def _find_code(code: CodeType, node: ast.AST, name: str) -> CodeType | None:
     if len(found) > 1:
         # Several on one line: the positions of their instructions tell them apart. The copies that CPython makes of a
         # `finally` body are all alike, any will do.
-        inside = [c for c in found if _lies_within(c, node)]
+        inside = [c for c in found if _is_code_of(c, node)]
         found = inside or found
     return found[0] if found else None
+
+
+def _is_code_of(code: CodeType, node: ast.AST) -> bool:
+    # What is evaluated outside (defaults, the first iterable) may hold code of the same name.
+    if isinstance(node, ast.Lambda):
+        return _lies_within(code, node.body)
+    if isinstance(node, _COMPREHENSIONS):
+        return _lies_within(code, node) and not _lies_within(code, node.generators[0].iter)
+    return _lies_within(code, node)
 
 
 def _lies_within(code: CodeType, node: ast.AST) -> bool:

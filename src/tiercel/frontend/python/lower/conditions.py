@@ -11,7 +11,7 @@ import ast
 import sys
 from typing import Final
 
-from tiercel.frontend.python.lower.operations import syntax
+from tiercel.frontend.python.lower.operations import constant_value, syntax
 from tiercel.frontend.python.lower.state import Lowering, Target, expression
 
 __all__ = ["constant_truth", "jump_if"]
@@ -39,10 +39,9 @@ _INNER_TRUTH_IS_KNOWN: Final = sys.version_info < (3, 12)
 
 def constant_truth(node: ast.AST) -> bool | None:
     """Return the truth of a constant condition, which CPython does not test; None for any other."""
-    if isinstance(node, ast.Constant):
-        return bool(node.value)
-    if isinstance(node, ast.Name) and node.id == "__debug__":
-        return __debug__
+    known = constant_value(node)
+    if known is not None:
+        return bool(known[0])
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         inner = constant_truth(node.operand)
         return None if inner is None else not inner

@@ -66,8 +66,6 @@ def _all_constant(node: ast.AST) -> bool:
             return True
         case ast.BinOp(left=left, right=right):
             return _all_constant(left) and _all_constant(right)
-        case ast.UnaryOp(op=ast.Not()):
-            return False
         case ast.UnaryOp(operand=operand):
             return _all_constant(operand)
         case ast.Tuple(elts=elts, ctx=ast.Load()):

@@ -303,10 +303,12 @@ class Lowering:
     def load(self, where: Where, variable: Variable, dst: int | None = None) -> int:
         """Return an operand that holds the value of a variable; raises in Python's words if it has none."""
         home = self.home(variable)
+        free = _COMPREHENSIONS_HAVE_FRAMES and variable.scope is not self.scope
         if variable.kind != "local":
-            return self.emit(where, "LoadCell", dst, home, variable.name)
+            # The interpreter words the error by where the cell comes from; `free:` says that here it is a free variable.
+            name = f"free:{variable.name}" if free and variable.kind == "cell" else variable.name
+            return self.emit(where, "LoadCell", dst, home, name)
         if self.bound is not None and variable not in self.bound:
-            free = _COMPREHENSIONS_HAVE_FRAMES and variable.scope is not self.scope
             self.emit(where, "Check", "bound_free" if free else "bound", home, variable.name)
             self.found_unbound.add(variable)
             self.bound.add(variable)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import warnings
 
@@ -276,6 +277,23 @@ def test_check_reports_what_is_wrong():
     with pytest.raises(AssertionError, match=expected) as caught:
         tc.testing.check(tc.jit(lambda x: x + 1), (0,), (X,), reference=wrong_for_arrays)
     assert "elements differ" in str(caught.value)
+
+
+def test_check_takes_methods_and_partials():
+    from tests.api import targets
+
+    model = targets.Model(np.ones((3, 4)))
+    tc.testing.check(model.method, (X,))
+    tc.testing.check(targets.Model.class_first, (X,))
+    tc.testing.check(functools.partial(targets.scaled, X), (), (3,))
+
+
+def test_check_takes_wrappers_that_are_not_ours():
+    @functools.lru_cache
+    def plain(x):
+        return x + 1
+
+    tc.testing.check(plain, (1,))
 
 
 def test_check_refuses_nonsense():

@@ -15,6 +15,7 @@ import collections.abc
 import contextlib
 import copy
 import dataclasses
+import functools
 import io
 import itertools
 import operator
@@ -29,6 +30,7 @@ from typing import Any, Final
 import numpy as np
 
 import tiercel
+from tiercel.api import is_jitted
 
 __all__ = ["Arguments", "Observation", "arguments", "arrays", "check", "copy_arguments", "differences", "observe"]
 
@@ -131,7 +133,7 @@ def check(
         TypeError: an argument set is none.
     """
     if reference is None:
-        reference = getattr(function, "__wrapped__", None)
+        reference = _undecorated(function)
         if reference is None:
             reference, function = function, tiercel.jit(function)
     for number, given in enumerate(argument_sets or ((),)):
@@ -149,6 +151,17 @@ def check(
                                 f"function at level {level}, call {attempt + 1}, mode {mode!r}:"
                             )
                             raise AssertionError("\n  ".join([head, *found]))
+
+
+def _undecorated(function: Any) -> Any:
+    """Return what a jitted function, method or partial was made of; None if it is not jitted."""
+    if isinstance(function, types.MethodType):
+        inner = _undecorated(function.__func__)
+        return None if inner is None else types.MethodType(inner, function.__self__)
+    if isinstance(function, functools.partial):
+        inner = _undecorated(function.func)
+        return None if inner is None else functools.partial(inner, *function.args, **function.keywords)
+    return function.__wrapped__ if is_jitted(function) else None
 
 
 def _fresh(given: Any) -> Arguments:

@@ -510,6 +510,17 @@ def test_level_is_read_at_each_call():
         assert "level O0" in str(targets.scaled.explain()) or targets.scaled.explain() is not None
 
 
+def test_policy_and_settings_of_one_function():
+    @tc.jit(policy=tc.Policy(hot_count=9), deterministic=True)
+    def f(x):
+        return x
+
+    assert (state_of(f).settings().hot_count, state_of(f).settings().deterministic) == (9, True)
+    with tc.context(hot_time_ms=3):
+        assert state_of(f).settings().hot_time_ms == 3
+        assert state_of(f).settings().hot_count == 9
+
+
 def test_warmup_and_wait():
     @tc.jit
     def f(x):

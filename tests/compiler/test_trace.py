@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
@@ -229,3 +231,103 @@ def test_an_argument_is_returned_as_itself():
     compiled = Compiled(identity, random(3), random(3))
     (recipe,) = compiled.runner.lowered.interface.results["return"].values()
     assert recipe.items[0].index == 0
+
+
+class State(NamedTuple):
+    total: object
+    kept: object
+
+
+def accumulate(x, mask, state):
+    keep = mask[:, :, None].astype(np.float32)
+    return State(state.total + (x * keep).sum(axis=1), state.kept + keep.sum(axis=1))
+
+
+def test_named_tuples_in_and_out():
+    arguments = (random(2, 5, 4), random(2, 5) > 0, State(random(2, 4), random(2, 1)))
+    compare(accumulate, arguments)
+    conditions = Compiled(accumulate, *arguments).environment.conditions.values()
+    assert any(c.what == "class" and c.expected is State for c in conditions)
+
+
+def classify(x, layers, head, threshold):
+    best = x @ head
+    for depth, weight in enumerate(layers):
+        if best.max() >= threshold:
+            return best, depth
+        x = x + np.maximum(x @ weight, 0)
+        best = x @ head
+    return best, len(layers)
+
+
+def test_early_exit_from_a_loop_over_a_list_argument():
+    layers = [random(6, 6, seed=i) * 0.3 for i in range(3)]
+    sets = [(random(4, 6), layers, random(6, 3), np.float64(t)) for t in (-10.0, 3.0, 5.0, 1e9)]
+    compare(classify, *sets)
+    with pytest.raises(Untraceable, match="argument"):
+        Compiled(lambda xs: xs, layers)
+
+
+def decode(x, keys, w):
+    keys = np.concatenate([keys, (x @ w)[:, None]], axis=1)
+    scores = np.einsum("bd,btd->bt", x, keys) / np.sqrt(np.float32(x.shape[-1]))
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return np.einsum("bt,btd->bd", e / e.sum(axis=-1, keepdims=True), keys), keys
+
+
+def test_growing_cache_and_einsum():
+    compare(decode, *((random(2, 8), random(2, t, 8), random(8, 8)) for t in (5, 1, 40)))
+
+
+def test_vectors_in_products():
+    compare(lambda x, v: x @ v, (random(3, 5), random(5)), (random(1, 4), random(4)))
+    compare(lambda v, x: v @ x, (random(5), random(5, 3)), (random(4), random(4, 1)))
+    compare(lambda v, w: v @ w * np.float32(1), (random(5), random(5, seed=2)))
+
+
+def look_up(table, tokens, lengths):
+    rows = np.take(table, tokens, axis=0)
+    padding = np.arange(tokens.shape[1]) >= lengths[:, None]
+    bias = np.where(padding, np.float32(-1e9), np.float32(0))
+    return rows + bias[:, :, None], np.zeros((tokens.shape[0], 3)), np.tril(rows)
+
+
+def test_embedding_mask_and_creation():
+    rng = np.random.default_rng(0)
+
+    def arguments(batch, time):
+        return random(7, 4), rng.integers(-7, 7, (batch, time)), rng.integers(0, time + 1, batch)
+
+    compiled = compare(look_up, arguments(2, 5), arguments(3, 1), arguments(1, 33))
+    with pytest.raises(ExitTaken):
+        compiled(random(7, 4), np.array([[0, 7]]), np.array([1]))  # IndexError comes from NumPy in the interpreter
+    with pytest.raises(ExitTaken):
+        compiled(random(7, 4), np.array([[0, -8]]), np.array([1]))
+
+
+class Stack(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.CellList(Residual(6, 1) for _ in range(3))
+        self.plain = [1.5, 2.0]
+
+    def construct(self, x):
+        for block in self.blocks:
+            x = block(x)
+        for factor in self.plain:
+            x = x * factor
+        return x
+
+
+def test_lists_of_cells_and_numbers_in_the_environment():
+    compiled = compare(Stack().construct, (Tensor(random(3, 6)),), (Tensor(random(1, 6)),))
+    assert sum(i.frozen for i in compiled.region.inputs) == 3
+
+
+def test_math_of_sizes():
+    import math
+
+    def f(x):
+        return x / math.sqrt(x.shape[-1] // 2) * math.pi
+
+    compare(f, (random(3, 8),), (random(2, 5),))

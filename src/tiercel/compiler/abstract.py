@@ -59,9 +59,10 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Tuple:
-    """A tuple of abstract values."""
+    """A tuple of abstract values; `cls` is the named tuple's class where it is one."""
 
     items: tuple[Abstract, ...]
+    cls: type | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +135,12 @@ class ListState:
     collecting: list[Abstract] | None = None
     collected: Value | None = None
     length: DimLike = 0
+    outside: bool = False  # an argument: it may be read, but is somebody else's to change
 
     def copy(self) -> ListState:
         """An independent state."""
         gathered = None if self.collecting is None else list(self.collecting)
-        return ListState(list(self.items), gathered, self.collected, self.length)
+        return ListState(list(self.items), gathered, self.collected, self.length, self.outside)
 
 
 def static(x: Abstract) -> Any:

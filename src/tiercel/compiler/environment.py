@@ -27,11 +27,12 @@ class Condition:
     """`source` still gives what it gave.
 
     The same object ("identity"), an equal value of the same type ("value"), a method of the same function ("function"),
-    a tuple of so many items ("tuple"), or a dict with these keys in this order ("dict").
+    a tuple or list of so many items ("tuple", "list"), anything of that length ("length"), an object of exactly this
+    class ("class"), or a dict with these keys in this order ("dict").
     """
 
     source: Source
-    what: Literal["identity", "value", "function", "tuple", "dict"]
+    what: Literal["identity", "value", "function", "tuple", "dict", "list", "class", "length"]
     expected: Any
 
 
@@ -51,17 +52,21 @@ class Environment:
         self.function = function
         self.program_of = program_of
         self.conditions: dict[tuple[Source, str], Condition] = {}
+        self.classes: list[type] = []  # named tuples that results are made of
         self.functions: list[types.FunctionType] = [function]  # whose globals and cells conditions speak of
 
     def child(self, function: types.FunctionType) -> Environment:
         """The surroundings of a function called from here; conditions are shared."""
         inner = Environment(function, self.program_of)
-        inner.conditions, inner.functions = self.conditions, self.functions
+        inner.conditions, inner.functions, inner.classes = self.conditions, self.functions, self.classes
         self.functions.append(function)
         return inner
 
     def require(
-        self, source: Source, what: Literal["identity", "value", "function", "tuple", "dict"], expected: Any
+        self,
+        source: Source,
+        what: Literal["identity", "value", "function", "tuple", "dict", "list", "class", "length"],
+        expected: Any,
     ) -> None:
         """Note a condition."""
         if source[0] != "constant":

@@ -58,6 +58,11 @@ class _Maker:
             return x
         return self.apply("astype", (x,), replace(x.type, dtype=dtype), {"dtype": dtype})
 
+    def view(self, operator: str, x: Value, shape: tuple[Any, ...], attributes: Mapping[str, Any]) -> Value:
+        """A node that rearranges an array."""
+        type_ = replace(_array(x), shape=shape, layout=Layout.c(len(shape)))
+        return self.apply(operator, (x,), type_, attributes)
+
     def finish(self, x: Value, output: Value) -> None:
         """Make the last node's result the composite's output, rounding to its dtype."""
         assert isinstance(output.type, ArrayType | NpScalarType)
@@ -219,18 +224,81 @@ def _linear(m: _Maker, node: Node) -> None:
 
 
 def _product(m: _Maker, node: Node) -> None:
-    """Operands of a product in its dtype."""
+    """Operands of a product in its dtype; vectors as matrices of one row or column."""
     out = node.outputs[0].type
     assert isinstance(out, ArrayType | NpScalarType)
-    operands = tuple(m.widened(v, out.dtype) for v in node.inputs)
-    m.apply(node.operator, operands, out, node.attributes, node.outputs[0])
+    dtype = out.dtype
+    x, y = (m.widened(v, dtype) for v in node.inputs)
+    x_type, y_type = _array(x), _array(y)
+    if x_type.rank > 1 and y_type.rank > 1:
+        m.apply(node.operator, (x, y), out, node.attributes, node.outputs[0])
+        return
+    if x_type.rank == 0 or y_type.rank == 0:
+        m.apply("multiply", (x, y), out, {}, node.outputs[0])
+        return
+    if x_type.rank == 1:
+        x = m.view("expand_dims", x, (1, *x_type.shape), {"axis": 0})
+    if y_type.rank == 1:
+        y = m.view("expand_dims", y, (*y_type.shape, 1), {"axis": 1})
+    left, right = _array(x).shape, _array(y).shape
+    batch = left[:-2] if len(left) >= len(right) else right[:-2]
+    whole = ArrayType(dtype, (*batch, left[-2], right[-1]), Layout.c(2 + len(batch)), "cpu", x_type.wrapper)
+    product_ = m.apply("matmul", (x, y), whole)
+    m.apply("reshape", (product_,), out, {"shape": getattr(out, "shape", ()), "order": "C"}, node.outputs[0])
+
+
+def _einsum(m: _Maker, node: Node) -> None:
+    """Two operands, each label once in each: a product of stacks of matrices.
+
+    Labels are batch (in both operands and the result), summed (in both), or free (in one).
+    """
+    subscripts = node.attributes["subscripts"]
+    if not isinstance(subscripts, str) or "..." in subscripts or len(node.inputs) != 2:
+        raise NotLowered("an einsum that is not of two operands with plain labels")
+    given, arrow, wanted = subscripts.replace(" ", "").partition("->")
+    a, b = given.split(",")
+    if not arrow:
+        wanted = "".join(sorted(c for c in set(a + b) if (a + b).count(c) == 1))
+    if len(set(a)) != len(a) or len(set(b)) != len(b) or not set(wanted) <= set(a + b):
+        raise NotLowered("an einsum with a label that occurs twice in one operand")
+    batch = [c for c in a if c in b and c in wanted]
+    summed = [c for c in a if c in b and c not in wanted]
+    left = [c for c in a if c not in b]
+    right = [c for c in b if c not in a]
+    if any(c not in wanted for c in left + right):
+        raise NotLowered("an einsum that sums one operand alone")
+    out = node.outputs[0].type
+    assert isinstance(out, ArrayType | NpScalarType)
+    x, y = (m.widened(v, out.dtype) for v in node.inputs)
+    size = dict(zip(a, _array(x).shape, strict=True)) | dict(zip(b, _array(y).shape, strict=True))
+
+    def arranged(value: Value, labels: str, groups: list[list[str]]) -> Value:
+        order = [labels.index(c) for group in groups for c in group]
+        turned = m.view("transpose", value, tuple(_array(value).shape[i] for i in order), {"axes": tuple(order)})
+        shape = (*(size[c] for c in groups[0]), *(product(size[c] for c in g) for g in groups[1:]))
+        return m.view("reshape", turned, shape, {"shape": shape, "order": "C"})
+
+    x = arranged(x, a, [batch, left, summed])
+    y = arranged(y, b, [batch, summed, right])
+    shape = (*(size[c] for c in batch), product(size[c] for c in left), product(size[c] for c in right))
+    wrapper = _array(x).wrapper
+    value = m.apply("matmul", (x, y), ArrayType(out.dtype, shape, Layout.c(len(shape)), "cpu", wrapper))
+    labels = [*batch, *left, *right]
+    value = m.view(
+        "reshape", value, tuple(size[c] for c in labels), {"shape": tuple(size[c] for c in labels), "order": "C"}
+    )
+    order = tuple(labels.index(c) for c in wanted)
+    m.apply("transpose", (value,), out, {"axes": order}, node.outputs[0])
 
 
 def is_composite(node: Node) -> bool:
     """Is the node written out?"""
     if node.operator in ("matmul", "dot"):
         dtype = getattr(node.outputs[0].type, "dtype", None)
-        return any(getattr(v.type, "dtype", dtype) is not dtype for v in node.inputs)
+        ranks = [v.type.rank for v in node.inputs if isinstance(v.type, ArrayType)]
+        return len(ranks) == 2 and (
+            min(ranks) < 2 or any(getattr(v.type, "dtype", dtype) is not dtype for v in node.inputs)
+        )
     return node.operator in COMPOSITES
 
 
@@ -245,6 +313,7 @@ COMPOSITES: Mapping[str, Callable[[_Maker, Node], None]] = {
     "linear": _linear,
     "matmul": _product,
     "dot": _product,
+    "einsum": _einsum,
 }
 
 

@@ -166,6 +166,7 @@ class Result:
     index: int | None = None
     items: tuple[Result, ...] = ()
     constant: Any = None
+    wrap: int = -1  # of a named tuple: the number of its class in the environment
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -125,10 +125,11 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """A tuple or list of results."""
+    """A tuple or list of results; `wrap` is the number of a named tuple's class, -1 for plain ones."""
 
     kind: Literal["tuple", "list"]
     items: tuple[Recipe, ...]
+    wrap: int = -1
 
 
 Recipe: TypeAlias = NewArray | ScalarOutput | SameInput | ViewOf | SizeValue | Constant | Sequence

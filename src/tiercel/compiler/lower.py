@@ -557,7 +557,7 @@ class Lowerer:
                     symbols.setdefault(symbol.name)
         sizes = [SizeSpec(name, "symbol") for name in symbols] + strides
         function = Function(
-            region.name,
+            re.sub(r"\W", "_", region.name),
             tuple(Var(s.name) for s in sizes),
             tuple(scalars),
             (*arguments, *(b for b in self.packed.values() if b.space == "constant"), *self.results),
@@ -612,7 +612,7 @@ class Lowerer:
             case "constant":
                 return Constant(result.constant)
             case "tuple" | "list":
-                return Sequence(result.what, tuple(self._recipe(item) for item in result.items))
+                return Sequence(result.what, tuple(self._recipe(item) for item in result.items), result.wrap)
             case "input":
                 assert result.index is not None
                 return SameInput(result.index)

@@ -10,12 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tiercel.compiler.dims import dim_expression
 from tiercel.compiler.elementwise import NotLowered
 from tiercel.compiler.fuse import REDUCTIONS
 from tiercel.compiler.graph import Node, Value
 from tiercel.compiler.memory import Memory
+from tiercel.loops.form import Const, Expr
+from tiercel.loops.index import index_add, index_mul
 from tiercel.operators.types import ArrayType, PyIntType
-from tiercel.shapes import DimLike, normalize_axis, slice_dim
+from tiercel.shapes import Dim, DimLike, dim_max, dim_min, normalize_axis, slice_dim
 
 if TYPE_CHECKING:
     from tiercel.compiler.lower import Lowerer
@@ -207,8 +210,6 @@ def _static_int(bound: object) -> DimLike | None:
 
 def _first_of(size: DimLike, start: DimLike | None, step: int) -> DimLike:
     """The first position a slice takes, clipped as Python does."""
-    from tiercel.shapes import dim_max, dim_min
-
     if start is None:
         return 0 if step > 0 else size - 1
     if isinstance(start, int):
@@ -218,8 +219,68 @@ def _first_of(size: DimLike, start: DimLike | None, step: int) -> DimLike:
     raise NotLowered("a slice that starts at a computed size")
 
 
-def _diagonal(state: Lowerer, node: Node) -> None:
-    raise NotLowered(node.operator, node.origin)
+def _gather(state: Lowerer, node: Node) -> None:
+    """Rows of a table by integer indices: `x[i]`, take and gather along axis 0, embedding.
+
+    All indices are checked first: an index out of range leaves the region before anything is written.
+    """
+    if node.operator == "embedding":
+        indices, table = node.inputs[:2]
+    else:
+        table, indices = node.inputs[:2]
+        if node.attributes.get("axis") != 0 or node.attributes.get("mode", "raise") != "raise":
+            raise NotLowered(f"{node.operator} along another axis than the first")
+    kind = _array(indices).dtype
+    if kind.kind not in "iu" or kind.name == "uint64":
+        raise NotLowered(f"an index of {kind.name}")
+    state.nests.gather_rows(state.place(table), state.place(indices), node.outputs[0], node.origin)
+
+
+def _fill(state: Lowerer, node: Node) -> None:
+    """zeros, ones, full and their _like forms: one value everywhere."""
+    output = _array(node.outputs[0])
+    if node.operator.startswith("full"):
+        value = state.scalar(node.inputs[1 if node.operator == "full_like" else 0])
+    else:
+        value = Const(1 if node.operator.startswith("ones") else 0, output.dtype)
+    for memory in state.destinations(node.outputs[0]):
+        state.nests.fill(memory, lambda index: value)
+
+
+def _arange(state: Lowerer, node: Node) -> None:
+    """start + i * step."""
+    output = _array(node.outputs[0])
+    given = node.attributes
+    first = 0 if given.get("stop") is None else given["start"]
+    each = 1 if given.get("step") is None else given["step"]
+    if output.dtype.kind not in "iu" or not isinstance(first, int | Dim) or not isinstance(each, int):
+        raise NotLowered("arange of floats")
+
+    def element(index: tuple[Expr, ...]) -> Expr:
+        return index_add(dim_expression(first), index_mul(index[0], dim_expression(each)))
+
+    for memory in state.destinations(node.outputs[0]):
+        state.nests.fill(memory, element)
+
+
+def _triangle(state: Lowerer, node: Node) -> None:
+    """tril and triu: zero on one side of a diagonal."""
+    source = state.place(node.inputs[0])
+    k = node.attributes.get("k", 0)
+    if not isinstance(k, int) or len(source.shape) < 2:
+        raise NotLowered(f"{node.operator} of a vector or a computed diagonal")
+    lower = node.operator == "tril"
+    for memory in state.destinations(node.outputs[0]):
+        state.nests.triangle(source, memory, k, lower=lower)
+
+
+def _same(state: Lowerer, node: Node) -> None:
+    """identity, stop_gradient: the operand itself."""
+    source, output = node.inputs[0], node.outputs[0]
+    if source in state.scalars:
+        state.scalars[output] = state.scalars[source]
+    else:
+        state.memory[output] = state.place(source)
 
 
 def _reduce(state: Lowerer, node: Node) -> None:
@@ -236,6 +297,11 @@ RULES: Mapping[str, Rule] = {
     "concat": _concat,
     "stack": _stack,
     "index": _index,
+    **dict.fromkeys(("embedding", "take", "gather"), _gather),
+    **dict.fromkeys(("zeros", "ones", "full", "zeros_like", "ones_like", "full_like"), _fill),
+    "arange": _arange,
+    **dict.fromkeys(("tril", "triu"), _triangle),
+    **dict.fromkeys(("identity", "stop_gradient"), _same),
     **dict.fromkeys(REDUCTIONS, _reduce),
 }
 

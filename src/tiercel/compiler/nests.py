@@ -254,6 +254,61 @@ class Nests:
 
         self.elements(dims, body)
 
+    def fill(self, target: Memory, element: Callable[[tuple[Expr, ...]], Expr]) -> None:
+        """Every element from its index."""
+        buffer = self.declare(Access(target, target.strides), target.shape, target.root.name)
+        dims = target.shape
+
+        def body(index: tuple[Expr, ...]) -> list[Stmt]:
+            return [Store(buffer, index, cast(element(index), buffer.dtype))]
+
+        self.elements(dims, body)
+
+    def triangle(self, source: Memory, target: Memory, k: int, *, lower: bool) -> None:
+        """A copy with zeros above (or below) diagonal k of the last two axes."""
+        read = self.declare(Access(source, source.strides), source.shape, source.root.name)
+        write = self.declare(Access(target, target.strides), target.shape, target.root.name)
+
+        def body(index: tuple[Expr, ...]) -> list[Stmt]:
+            edge = Binary("add", index[-2], Const(k, INDEX))
+            inside = Compare("le" if lower else "ge", index[-1], edge)
+            return [Store(write, index, Select(inside, Load(read, index), Const(0, read.dtype)))]
+
+        self.elements(target.shape, body)
+
+    def gather_rows(self, table: Memory, indices: Memory, output: Value, origin: int) -> None:
+        """`output[i..., j...] = table[indices[i...], j...]`, after all indices have been found in range."""
+        state = self.state
+        access = Access(indices, indices.strides)
+        dims = self.merge(indices.shape, [access])
+        read = self.declare(access, dims, "indices")
+        low, high = state.fresh("lowest"), state.fresh("highest")
+        state.emit(Local(low, Const(0, INDEX)))
+        state.emit(Local(high, Const(-1, INDEX)))
+        names = [state.fresh("r") for _ in dims]
+        value = cast(Load(read, tuple(Var(n) for n in names)), INDEX)
+        stmts: list[Stmt] = [Reduce(low, "min", value), Reduce(high, "max", value)]
+        for position, (name, dim) in enumerate(zip(reversed(names), reversed(dims), strict=True)):
+            stmts = [For(name, dim_expression(dim), Block(tuple(stmts)), "serial" if position else "vector")]
+        for stmt in stmts:
+            state.emit(stmt)
+        size = dim_expression(table.shape[0])
+        above = Compare("lt", Var(high), size)
+        below = Compare("ge", Binary("add", Var(low), size), Const(0, INDEX))
+        self._require(Binary("and", above, below), origin)
+        rows = self.declare(Access(table, table.strides), table.shape, table.root.name)
+        own = self.declare(Access(indices, indices.strides), indices.shape, "indices")
+        rank = len(indices.shape)
+        for memory in state.destinations(output):
+            write = self.declare(Access(memory, memory.strides), memory.shape, output.name or "y")
+
+            def body(index: tuple[Expr, ...], write: Buffer = write) -> list[Stmt]:
+                at = cast(Load(own, index[:rank]), INDEX)
+                row = Select(Compare("lt", at, Const(0, INDEX)), Binary("add", at, size), at)
+                return [Store(write, index, Load(rows, (row, *index[rank:])))]
+
+            self.elements(memory.shape, body)
+
     # -- groups -----------------------------------------------------------------------------------------------
 
     def needed_outside(self, group: Group, value: Value) -> bool:

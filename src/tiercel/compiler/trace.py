@@ -223,6 +223,7 @@ class Frame:
         self.state = _State({}, {})
         self.loops: list[tuple[int, int]] = []  # (start, end) of the while loops whose test is being looked for
         self.loop_depth = 0
+        self.unrolled: list[tuple[list[Abstract], int, int, Instruction, int]] = []  # passes being walked
         self.index = 0
 
     # -- small things -----------------------------------------------------------------------------------------
@@ -347,15 +348,19 @@ class Frame:
                 inputs.append(self.as_value(given))
         while inputs and isinstance(inputs[-1].type, NoneType):
             inputs.pop()
-        attributes = {
-            name: given if not _is_abstract(given) else self.static(given) for name, given in bound.attributes.items()
-        }
+        attributes = {name: self.attribute_value(given) for name, given in bound.attributes.items()}
         typed = Bound(row, spelling, tuple(types_), attributes)
         if row.effects(typed, self.trace.facts).kind != "pure":
             raise Untraceable(f"{row.name} writes into an array")
         self.wishes(row, inputs, typed)
         result = row.infer(typed, self.trace.facts, self.trace.data_symbol)
         return self.results(row, typed, inputs, attributes, result, bound.operands)
+
+    def attribute_value(self, given: Any) -> Any:
+        """An attribute as a Python value; positionals that a spelling collects come as a tuple."""
+        if isinstance(given, tuple) and any(map(_is_abstract, given)):
+            return tuple(self.attribute_value(item) for item in given)
+        return self.static(given) if _is_abstract(given) else given
 
     def wishes(self, row: Operator, inputs: list[Value], bound: Bound) -> None:
         """Sizes that should be known equal for the application to be fast."""
@@ -507,6 +512,10 @@ class Frame:
         """The items of a tuple or list of known length."""
         if isinstance(x, Tuple):
             return list(x.items)
+        if isinstance(x, tuple):  # positionals collected by a spelling
+            return list(x)
+        if isinstance(x, Known):
+            return self.known_items(x)
         if isinstance(x, ListRef):
             state = self.state.heap[x.key]
             if state.collected is not None or state.collecting is not None:
@@ -514,13 +523,35 @@ class Frame:
             return state.items
         raise Untraceable("a sequence that is neither a tuple nor a list")
 
+    def known_items(self, x: Known) -> list[Abstract]:
+        """The items of a list, tuple or list of cells found in the environment: guarded one by one."""
+        value = x.value
+        cells = getattr(type(value), "__tiercel_cell__", None) is not None and hasattr(type(value), "__getitem__")
+        if type(value) not in (list, tuple) and not cells:
+            raise Untraceable(f"the items of a {type(value).__name__}")
+        if len(value) > MAX_UNROLL:
+            raise Untraceable(f"a sequence of {len(value)} items")
+        self.environment.require(x.source, "length", len(value))
+        if x.source[0] == "constant":
+            return [self.constant(item) for item in value]
+        return [self.sampled(item, ("item", (x.source, i))) for i, item in enumerate(value)]
+
     def as_value(self, x: Abstract) -> Value:
         """An operand as a graph value."""
         if isinstance(x, Value):
             return x
         if isinstance(x, Known) and isinstance(x.value, np.generic) and is_dtype(type(x.value)):
-            raise Untraceable("a NumPy scalar constant")
+            return self.numpy_scalar(x.value)
         raise Untraceable(f"a {type(x.value if isinstance(x, Known) else x).__name__} as an operand")
+
+    def numpy_scalar(self, value: Any) -> Value:
+        """A NumPy scalar that is known: a conversion of the Python number."""
+        dtype = as_dtype(type(value))
+        if dtype.kind not in "fiub":
+            raise Untraceable(f"a {dtype.name} constant")
+        number = self.constant(value.item())
+        assert isinstance(number, Value)
+        return self.node("astype", (number,), {"dtype": dtype}, NpScalarType(dtype))
 
     def new_list(self, items: list[Abstract]) -> ListRef:
         """A new list."""
@@ -547,7 +578,10 @@ class Frame:
                             return outcome
                         at = outcome
                     case "LoopStart":
-                        at = self.loop(at, ins)
+                        after = self.loop(at, ins)
+                        if not isinstance(after, int):
+                            return after
+                        at = after
                     case "Return":
                         return _Returned(self.operand(ins.value))
                     case "Raise":
@@ -644,8 +678,12 @@ class Frame:
         for position, (outcome, state, steps) in enumerate(arms):
             if isinstance(outcome, int):
                 self.state = state
+                passes = list(self.unrolled)
                 with self.trace.collecting() as more:
-                    outcome = self.walk(outcome, stops)
+                    outcome = self.go_on(outcome, stops) if outcome in stops else self.walk(outcome, stops)
+                    if isinstance(outcome, int):
+                        outcome = self.go_on(outcome, stops)
+                self.unrolled = passes
                 steps.extend(more)
                 arms[position] = (outcome, self.state, steps)
             if not isinstance(outcome, _Returned):
@@ -701,10 +739,10 @@ class Frame:
             after = self.trace.value(type_)
             merged.append(Merged(x, y, after))
             return after
-        if isinstance(x, Tuple) and isinstance(y, Tuple) and len(x.items) == len(y.items):
+        if isinstance(x, Tuple) and isinstance(y, Tuple) and len(x.items) == len(y.items) and x.cls is y.cls:
             items = tuple(self.merge_values(p, q, merged) for p, q in zip(x.items, y.items, strict=True))
             bad = next((i for i in items if isinstance(i, Unknown)), None)
-            return bad if bad is not None else Tuple(items)
+            return bad if bad is not None else Tuple(items, x.cls)
         return Unknown("a value that is of another kind in each arm of a branch")
 
     def is_input_memory(self, value: Value) -> bool:
@@ -731,19 +769,15 @@ class Frame:
 
     # -- loops ------------------------------------------------------------------------------------------------
 
-    def loop(self, at: int, ins: Instruction) -> int:
-        """A loop; returns where control goes on after it."""
+    def loop(self, at: int, ins: Instruction) -> int | _Returned | _Raised | _LoopTest:
+        """A loop; returns where control goes on after it, or how the function was left inside."""
         end = self.flow.loop_end[at]
         if ins.iterator is None:
             return self.while_loop(at, ins, end)
         iterable = self.operand(ins.iterator)
         known = self.known_passes(iterable)
         if known is not None:
-            for item in known:
-                self.registers[ins.target] = item
-                if self.walk(at + 1, frozenset((end, ins.exit))) != end:
-                    raise Untraceable("a loop over a known sequence that is left early")
-            return int(ins.exit)
+            return self.unroll(known, at, ins, end)
         length, element = self.counted(iterable)
         index = self.trace.value(PyIntType(Symbol(f"t{next(self.trace.symbols)}", "scalar")), "t")
         before = self.state
@@ -772,6 +806,43 @@ class Frame:
         )
         self.state = _State(self.after_loop(before, after, at, end, ins), heap)
         return int(ins.exit)
+
+    def unroll(
+        self, items: list[Abstract], at: int, ins: Instruction, end: int
+    ) -> int | _Returned | _Raised | _LoopTest:
+        """A loop over known items, pass by pass."""
+        depth = len(self.unrolled)
+        for number, item in enumerate(items):
+            self.registers[ins.target] = item
+            self.unrolled.append((items, number, at, ins, end))
+            outcome = self.walk(at + 1, frozenset((end, ins.exit)))
+            del self.unrolled[depth:]
+            if outcome != end:
+                return outcome  # a return, or a break that is known
+        return int(ins.exit)
+
+    def go_on(self, at: int, stops: frozenset[int]) -> int | _Returned | _Raised | _LoopTest:
+        """Walk on to the end of the function from the end of a pass: the other passes, then what follows the loop."""
+        outcome: int | _Returned | _Raised | _LoopTest = at
+        while isinstance(outcome, int) and self.unrolled:
+            items, number, start, ins, end = self.unrolled.pop()
+            if outcome == end:
+                outcome = int(ins.exit)
+                for later, item in enumerate(items[number + 1 :], number + 1):
+                    self.registers[ins.target] = item
+                    self.unrolled.append((items, later, start, ins, end))
+                    depth = len(self.unrolled)
+                    passed = self.walk(start + 1, frozenset((end, ins.exit)))
+                    del self.unrolled[depth - 1 :]
+                    if passed != end:
+                        outcome = passed
+                        break
+            if not isinstance(outcome, int):
+                return outcome
+            inner_stops = frozenset((self.unrolled[-1][4], self.unrolled[-1][3].exit)) if self.unrolled else frozenset()
+            outcome = self.walk(outcome, inner_stops)
+        del stops
+        return outcome
 
     def loop_index(self, index: Value) -> Value:
         """The counter; its symbol is the name of the loop variable."""
@@ -815,7 +886,8 @@ class Frame:
                 state.registers[register] = values[register]
         if collecting:
             for content in state.heap.values():
-                if not content.items and content.collected is None and content.collecting is None:
+                free = not content.outside and not content.items
+                if free and content.collected is None and content.collecting is None:
                     content.collecting = []
         return state, values
 
@@ -1000,6 +1072,8 @@ class Frame:
             self.registers[ins.dst] = self.attribute_of(owner, name)
         elif isinstance(owner, Value):
             self.registers[ins.dst] = self.array_attribute(owner, name)
+        elif isinstance(owner, Tuple) and owner.cls is not None and name in owner.cls._fields:  # type: ignore[attr-defined]
+            self.registers[ins.dst] = owner.items[owner.cls._fields.index(name)]  # type: ignore[attr-defined]
         elif isinstance(owner, Mapping | Tuple | ListRef):
             self.registers[ins.dst] = Method(owner, name)
         else:
@@ -1199,6 +1273,8 @@ class Frame:
         if not isinstance(target, ListRef):
             raise Untraceable("append to something that is no list")
         state = self.state.heap[target.key]
+        if state.outside:
+            raise Untraceable("append to a list that is an argument")
         if state.collected is not None:
             raise Untraceable("append to a list that a loop has filled")
         (state.items if state.collecting is None else state.collecting).append(value)
@@ -1247,7 +1323,7 @@ class Frame:
                 if self.trace.facts.less_equal(0, stop - start) is True and step == 1:
                     length = stop - start
                 return Iterable(length, _Counted(self, start, step))
-            case Tuple() | ListRef():
+            case Tuple() | ListRef() | Known():
                 items = self.items(x)
                 return Iterable(len(items), lambda i: items[static(i)])
             case Value() if isinstance(x.type, ArrayType) and x.type.rank:
@@ -1376,6 +1452,12 @@ class Frame:
         self.registers[ins.dst] = self.call(self.operand(ins.callee), args, keywords)
 
     def _call_py(self, ins: Instruction) -> None:
+        callee = self.operand(ins.callee)
+        if isinstance(callee, Known) and not any(ins.keywords or ()):
+            known = self.known_call(callee.value, [self.operand(a) for a in ins.args])
+            if known is not None:
+                self.registers[ins.dst] = known
+                return
         raise Untraceable(f"a Python call: {ins.reason}")
 
     def call(self, callee: Abstract, args: list[Abstract], keywords: dict[str, Abstract]) -> Abstract:
@@ -1411,10 +1493,38 @@ class Frame:
             method = inspect.getattr_static(type(target), "construct", None)
             if method is not None:
                 return self.call(self.attribute_of(callee, "construct"), args, keywords)
+        known = None if keywords else self.known_call(target, args)
+        if known is not None:
+            return known
         builtin = getattr(target, "__name__", type(target).__name__)
-        if isinstance(target, type) and issubclass(target, tuple) and hasattr(target, "_fields"):
-            raise Untraceable("a named tuple")
         raise Untraceable(f"a call of {builtin}, which is Python")
+
+    def known_call(self, target: Any, args: list[Abstract]) -> Abstract | None:
+        """Calls of classes and C functions that are understood: `np.float32(x)`, `math.sqrt(n)`, named tuples."""
+        if isinstance(target, type) and is_dtype(target) and issubclass(target, np.generic) and len(args) == 1:
+            given = args[0]
+            if isinstance(given, Value) and not isinstance(given.type, ArrayType | NpScalarType):
+                return self.node("astype", (given,), {"dtype": as_dtype(target)}, NpScalarType(as_dtype(target)))
+        if isinstance(target, type) and issubclass(target, tuple) and hasattr(target, "_fields"):
+            if len(args) == len(target._fields) and is_named_tuple(target):
+                return Tuple(tuple(args), target)
+        if getattr(target, "__module__", None) == "math" and callable(target):
+            return self.math_call(target.__name__, target, args)
+        return None
+
+    def math_call(self, name: str, target: Any, args: list[Abstract]) -> Abstract | None:
+        """A function of `math`: computed now on numbers that are known; a square root of a size otherwise."""
+        try:
+            values = [self.static(a) for a in args]
+        except Untraceable:
+            return None
+        if not any(isinstance(v, Dim) for v in values):
+            if not all(isinstance(v, int | float) for v in values):
+                return None
+            return self.constant(target(*values))
+        if name == "sqrt" and isinstance(args[0], Value):
+            return self.node("sqrt", args[:1], {}, PyFloatType())  # type: ignore[arg-type]
+        return None
 
     def call_method(self, method: Method, args: list[Abstract], keywords: dict[str, Abstract]) -> Abstract:
         """A method of an array."""
@@ -1521,6 +1631,15 @@ class _Enumerated:
         return Tuple((self.frame.size_value(self.start + place), self.at(index)))
 
 
+def is_named_tuple(cls: Any) -> bool:
+    """A class made by `NamedTuple` or `namedtuple`, whose making runs no code of the user's."""
+    fields = getattr(cls, "_fields", None)
+    if not (isinstance(cls, type) and issubclass(cls, tuple) and isinstance(fields, tuple)):
+        return False
+    own = vars(cls)
+    return "__new__" in own and "__init__" not in own and cls.__bases__ == (tuple,)
+
+
 _PYTHON_CLASSES: dict[type, type] = {
     PyIntType: int,
     PyFloatType: float,
@@ -1563,10 +1682,20 @@ _REFUSED = {
 }
 
 
+def plain_rank(key: tuple[Any, ...], rank: int) -> int:
+    """The rank of `x[key]` without the new axes of the key."""
+    return rank - sum(k is not None and k is not Ellipsis and not isinstance(k, slice) for k in key)
+
+
 def indexed_layout(layout: Layout, key: tuple[Any, ...], rank: int) -> Layout:
     """The layout of a view by basic indexing: kept axes stay in their order, the dense ones end at the first cut."""
-    if layout.order is None or any(k is None for k in key):
+    if layout.order is None:
         return Layout.unknown()
+    if any(k is None for k in key):
+        # an axis of size 1 changes nothing about a contiguous block
+        plain = indexed_layout(layout, tuple(k for k in key if k is not None), rank)
+        extra = sum(k is None for k in key)
+        return Layout.c(plain_rank(key, rank) + extra) if plain.is_c else Layout.unknown()
     parts: list[Any] = []
     for part in key:
         if part is Ellipsis:
@@ -1677,6 +1806,18 @@ def abstract_argument(frame: Frame, value: Any, name: str, source: Source) -> Ab
         return Tuple(
             tuple(abstract_argument(frame, v, f"{name}_{i}", ("item", (source, i))) for i, v in enumerate(value))
         )
+    if is_named_tuple(kind):
+        frame.environment.require(source, "class", kind)
+        named = zip(kind._fields, value, strict=True)
+        items = (abstract_argument(frame, v, f"{name}_{n}", ("item", (source, i))) for i, (n, v) in enumerate(named))
+        return Tuple(tuple(items), kind)
+    if kind is list and len(value) <= MAX_UNROLL:
+        frame.environment.require(source, "list", len(value))
+        held = frame.new_list(
+            [abstract_argument(frame, v, f"{name}_{i}", ("item", (source, i))) for i, v in enumerate(value)]
+        )
+        frame.state.heap[held.key].outside = True
+        return held
     if kind is dict and all(type(k) is str for k in value):
         frame.environment.require(source, "dict", tuple(value))
         pairs = [(k, abstract_argument(frame, v, f"{name}_{k}", ("item", (source, k)))) for k, v in value.items()]
@@ -1718,6 +1859,7 @@ def trace_region(
         trace = Trace(Facts())
         trace.substitution = substitution
         environment.conditions.clear()
+        environment.classes.clear()
         region: Region | None = None
         failure: Untraceable | None = None
         try:
@@ -1810,8 +1952,14 @@ def _result(frame: Frame, x: Abstract, seen: set[Value]) -> Result:
         case Known() if is_plain(x.value):
             return Result("constant", constant=x.value)
         case Tuple():
-            return Result("tuple", items=tuple(_result(frame, item, seen) for item in x.items))
+            wrap = -1
+            if x.cls is not None:
+                frame.environment.classes.append(x.cls)
+                wrap = len(frame.environment.classes) - 1
+            return Result("tuple", items=tuple(_result(frame, item, seen) for item in x.items), wrap=wrap)
         case ListRef():
+            if frame.state.heap[x.key].outside:
+                raise Untraceable("it returns a list that is an argument")
             return Result("list", items=tuple(_result(frame, item, seen) for item in frame.items(x)))
         case Value():
             return _value_result(trace, x, seen)

@@ -100,8 +100,8 @@ def signature_of(value: Any) -> Any:
     if isinstance(value, Tensor):
         array = value._array
         return (kind, array.dtype, array.ndim, array.flags.c_contiguous)
-    if kind is tuple:
-        return tuple(signature_of(v) for v in value)
+    if isinstance(value, tuple | list):
+        return (kind, *(signature_of(v) for v in value[:64]))
     if kind is dict:
         return tuple((k, signature_of(v)) for k, v in value.items())
     if kind in (str, bytes, type(None)):
@@ -138,6 +138,7 @@ class Variant:
     timings: dict[int, deque[int]] = field(default_factory=dict)
     conditions: dict[Any, Condition] = field(default_factory=dict)
     functions: dict[int, FunctionType] = field(default_factory=dict)
+    classes: list[type] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -313,6 +314,7 @@ class Tiers:
             "sizes that agree" if speculative else "any sizes",
         )  # fmt: skip
         variant.conditions = dict(environment.conditions)
+        variant.classes = list(environment.classes)
         variant.functions = {id(f): f for f in environment.functions}
         variant.ticket = service.submit(region, variant.lowered, dict(variant.stages_ms))
         self.pending.append((state, variant))
@@ -353,6 +355,7 @@ class Tiers:
             description=f"{self.name} {variant.region.signature}",
             sites=lowered.sites,
             keep=built.keep,
+            classes=variant.classes,
         )
         variant.entry, variant.built = entry, built
         variant.patched_ns = time.perf_counter_ns()

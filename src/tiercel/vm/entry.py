@@ -16,6 +16,7 @@ import struct
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from collections.abc import Sequence as Sequence_
 from types import FunctionType
 from typing import Any, Final
 
@@ -247,6 +248,7 @@ class _Writer:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.names: dict[str, Any] = {}
+        self.classes: Sequence_[type] = ()
         self._count = 0
 
     def object(self, value: Any, hint: str = "k") -> str:
@@ -315,6 +317,7 @@ def make_entry(
     description: str,
     sites: tuple[int, ...] = (),
     keep: tuple[Any, ...] = (),
+    classes: Sequence_[type] = (),
 ) -> Entry:
     """Make the entry of one region.
 
@@ -329,9 +332,11 @@ def make_entry(
         description: for people.
         sites: instruction index per exit.
         keep: what must stay alive as long as the entry (mapped code).
+        classes: named tuples that results are made of.
     """
     entry = Entry(description, sites, keep)
     writer = _Writer()
+    writer.classes = classes
     sources = _Sources(writer, functions)
     names = writer.names
     names.update(
@@ -418,6 +423,12 @@ def _condition(writer: _Writer, sources: _Sources, condition: Condition) -> None
             writer.line(f"if {value}.__func__ is not {expected}: return MISS")
         case "tuple":
             writer.line(f"if type({value}) is not tuple or len({value}) != {expected}: return MISS")
+        case "list":
+            writer.line(f"if type({value}) is not list or len({value}) != {expected}: return MISS")
+        case "length":
+            writer.line(f"if len({value}) != {expected}: return MISS")
+        case "class":
+            writer.line(f"if type({value}) is not {expected}: return MISS")
         case "dict":
             writer.line(f"if type({value}) is not dict or tuple({value}) != {expected}: return MISS")
 
@@ -513,6 +524,8 @@ def _result(writer: _Writer, recipe: Recipe, interface: Interface, words: Mappin
             return writer.object(recipe.value, "constant")
         case Sequence():
             inner = "".join(f"{_result(writer, item, interface, words)}, " for item in recipe.items)
+            if recipe.wrap >= 0:
+                return f"{writer.object(writer.classes[recipe.wrap], 'class')}({inner})"
             return f"({inner})" if recipe.kind == "tuple" else f"[{inner}]"
     raise InternalError(f"no way to make a {type(recipe).__name__}", stage="entry")
 

@@ -567,12 +567,14 @@ class Emitter:
         expressions.leave(token)
         expressions.leave(guard)
         writer.start(done)
-        for name, op in accumulators.items():
+        totals = {}
+        for name in accumulators:
             total = Value(writer.fresh(f"{name}.lanes"), initial[name].dtype, lanes, writer.level)
-            writer.write(
-                f"{total.text} = phi {total.type} [ {initial[name].text}, %{origin} ], [ {last[name].text}, %{latch} ]"
-            )
-            names[name] = self._combine(op, outer[name], self._across(op, total))
+            edges = f"[ {initial[name].text}, %{origin} ], [ {last[name].text}, %{latch} ]"
+            writer.write(f"{total.text} = phi {total.type} {edges}")
+            totals[name] = total
+        for name, op in accumulators.items():
+            names[name] = self._combine(op, outer[name], self._across(op, totals[name]))
 
     def _lane_mask(self, base: Value, extent: Value, lanes: int) -> tuple[Value, Value | None]:
         expressions = self.expressions

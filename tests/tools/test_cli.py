@@ -13,7 +13,9 @@ import pytest
 
 import tiercel
 from tests.tools.commands import Command
+from tiercel import config
 from tiercel.bytecode import dumps, load
+from tiercel.hotpath.service import service
 from tiercel.tools import bench
 from tiercel.tools.cli import COMMANDS
 
@@ -350,7 +352,17 @@ def test_warnings_of_the_script_are_the_scripts(tiercel_command, script, tmp_pat
     assert [(w.filename, w.lineno) for w in caught] == [("warns.py", 2)]
 
 
-def test_cache_has_nothing_yet(tiercel_command):
-    assert "nothing to keep" in tiercel_command("cache", "list").out
-    assert tiercel_command("cache", "list", "--json").out == "[]\n"
-    assert tiercel_command("cache", "clear").code == 0
+def test_cache_is_listed_and_cleared(tiercel_command, tmp_path):
+    with config.context(cache_dir=str(tmp_path / "kernels")):
+        assert "0 kernels in" in tiercel_command("cache", "list").out
+        cache = service().cache
+        assert cache.put(b"k" * 24, {"name": "tc_step"}, b"code" * 1000)
+        done = tiercel_command("cache", "list")
+        assert "1 kernel in" in done.out
+        assert "tc_step" in done.out
+        found = json.loads(tiercel_command("cache", "list", "--json").out)
+        assert found["place"] == "disk"
+        assert [k["damaged"] for k in found["kernels"]] == [False]
+        assert "1 kernel removed from" in tiercel_command("cache", "clear").out
+        assert json.loads(tiercel_command("cache", "list", "--json").out)["kernels"] == []
+        assert json.loads(tiercel_command("cache", "clear", "--json").out) == {"removed": 0}

@@ -9,7 +9,9 @@ import sys
 import numpy as np
 import pytest
 
+import tiercel as tc
 from tests.tools.commands import Command
+from tiercel import config
 from tiercel.tools import demo, demo_models
 
 
@@ -22,9 +24,16 @@ def _small():
         yield
 
 
+@pytest.fixture(autouse=True)
+def _no_compiling():
+    """Compiling is the business of one test; the others are about the rest."""
+    config.set_context(worker="off")
+
+
 @pytest.fixture(scope="module")
 def result(_small):
-    return demo.run_demo(4)
+    with config.context(worker="off"):
+        return demo.run_demo(4)
 
 
 def test_every_model_is_run_checked_and_measured(capsys):
@@ -33,14 +42,15 @@ def test_every_model_is_run_checked_and_measured(capsys):
     assert done.err == ""
     found = json.loads(done.out)
     assert found["right"] is True
-    assert found["tiers"] == ["NumPy", "O0"]
+    assert found["tiers"] == ["NumPy", "O0", "O2"]
     assert 10_000 < found["context_bytes"] < 2 << 20
     assert len(found["models"]) == 3
     for model in found["models"]:
         assert len(model["calls"]) == 5
         assert model["largest_error"] < 1e-6
         assert model["median_ratio"]["O0"] > 0
-        assert model["stats"]["interpreted_calls"] == 8
+        assert model["median_ratio"]["O2"] is None
+        assert model["stats"]["interpreted_calls"] == 3 + 2 * 5
         assert model["stats"]["python_calls"] == model["stats"]["python_lines"] == 0, model["report"]
         assert "float32[" in model["learned"]["x"] and ".." in model["learned"]["x"]
         assert len({(c["batch"], c["length"]) for c in model["calls"]}) > 1
@@ -51,7 +61,8 @@ def test_every_model_is_run_checked_and_measured(capsys):
 def test_text(result):
     text = "\n".join(demo._text(result, brief=False))
     for part in (
-        "3 models, 4 calls each", "O0 / NumPy", "worst call (O0)", "learned", "x float32[", "loop passes",
+        "3 models, 4 calls each", "O0 / NumPy", "O2 / NumPy", "worst call (O0)", "worker is off", "learned",
+            "x float32[", "loop passes",
         "within the limit of 2 MiB", "All 12 calls agree with float64 NumPy", "arguments of lstm_layer",
         "DynamicLSTM.construct", "for t in range(seq_len):", "s in all",
     ):  # fmt: skip
@@ -124,3 +135,28 @@ def test_the_measured_code_is_new():
     """What is imported or captured before does not count, and the copy that sees to it leaves nothing behind."""
     demo._import_everything()
     assert "tiercel.tools._demo_copy" not in sys.modules
+
+
+def test_compiled_beside_interpreted(tmp_path, monkeypatch):
+    """With a model that is easy to compile: how well the LSTMs are is no question of the demo."""
+
+    @tc.jit
+    def gate(x, h, c):
+        return (np.tanh(h) * c + c,)
+
+    easy = demo_models.Model("a gate", "function", gate, gate, gate.__wrapped__, gate.__wrapped__)
+    monkeypatch.setattr(demo_models, "make_models", lambda defined, weights: [easy])
+    monkeypatch.setattr(demo, "_import_everything", lambda: None)
+    quick = {"hot_count": 1, "hot_time_ms": 0, "warmup_calls": 0, "cache_dir": str(tmp_path), "worker": "process"}
+    with config.context(**quick):
+        result = demo.run_demo(8, budget_s=200)
+    (model,) = result.models
+    assert result.is_right
+    assert model.unmet == ""
+    count = sum(c.compiled for c in model.calls)
+    assert count >= 4, "it waits for the compiler after half of the calls"
+    assert model.stats["compiled_calls"] == count
+    assert model.median_ratio("O2") > 0
+    text = "\n".join(demo._text(result, brief=True))
+    assert "1 compiled, 1 in use, 0 misses" in text
+    assert "made in " in text

@@ -10,14 +10,18 @@ import re
 import numpy as np
 import pytest
 
+import tiercel as tc
 from tests.vm.running import Running
 from tiercel import config
+from tiercel.vm.dispatch import SignatureState, Tiers, Variant, signature_of
+from tiercel.vm.kernels import signature_text
 from tiercel.vm.ledger import Line
 from tiercel.vm.render import columns, format_count, format_time, place, short
-from tiercel.vm.report import Report, Subject, executed, make_report, stats, unmet
+from tiercel.vm.report import Report, Subject, executed, make_report, stats
 
 STATS = {
     "calls", "interpreted_calls", "compiled_calls", "python_calls", "compiles", "tunes", "kernels", "fallbacks",
+    "misses", "compiled_time_ns",
     "demotions", "copies", "conversions", "transfers", "allocations", "helper_calls", "loop_entries",
     "loop_iterations", "instructions", "python_lines", "python_time_ns", "signatures", "time_ns",
 }  # fmt: skip
@@ -67,6 +71,7 @@ def test_regions_are_counted():
     (function,) = report_on(f).functions
     outer, inner = function.loops
     assert (function.calls, function.role, function.tier) == (2, "function", "O0")
+    assert function.unmet == "not called yet", "without tiers"
     assert (outer.depth, outer.entries, outer.iterations) == (0, 2, 6)
     assert (inner.depth, inner.entries, inner.iterations) == (1, 6, 18)
     assert function.time_ns >= outer.time_ns >= inner.time_ns > 0
@@ -142,38 +147,138 @@ def test_stats_have_all_keys_and_are_numbers():
     assert found["compiles"] == found["kernels"] == found["compiled_calls"] == 0
 
 
-# ---- the first condition that is not met -----------------------------------------------------------------------------
+# ---- compiled --------------------------------------------------------------------------------------------------------
+
+
+class Built:
+    """Stands in for compiled code."""
+
+    def __init__(self, calls, time_ns, misses=0):
+        self.calls, self.time_ns, self.misses = calls, time_ns, misses
+        self.from_cache = True
+        self.certificate = {"trials": 8, "largest_error": 1e-7}
+
+
+def tiers_of(f: Running, settings=config.current):
+    function = f.decoded.function
+    return Tiers(function.name, grid, (function, ()), lambda g: None, settings, lambda: pytest.fail("compiled"))
+
+
+def hot(tiers, key, calls=6, total_ns=60_000_000) -> SignatureState:
+    state = tiers.signatures[key] = SignatureState(key, calls, total_ns)
+    return state
+
+
+KEY = ((np.dtype(np.float64), 1, True), int)
+
+
+def test_compiled_calls_are_counted_beside():
+    f = Running(grid)
+    f(np.ones(3), 2)
+    tiers = tiers_of(f)
+    state = hot(tiers, KEY)
+    built = Built(10, 20_000_000, misses=2)
+    stages = {"trace": 5.0, "codegen": 90.0}
+    state.variants.append(Variant(True, entry=built, built=built, stages_ms=stages))
+    tiers.entries, tiers.compiled_calls, tiers.compiled_ns, tiers.compiles = (built,), 10, 20_000_000, 1
+    s = subject(f, tiers=tiers)
+    report = make_report([s], config.current())
+    (function,) = report.functions
+    assert (function.tier, function.unmet, function.compiled_calls) == ("O1", "", 10)
+    (kernel,) = function.kernels
+    assert (kernel.state, kernel.sizes, kernel.calls, kernel.misses) == ("compiled", "that agree", 10, 2)
+    assert kernel.signature == "x: float64[?], n: int"
+    assert kernel.saved_ns == 80_000_000, "10 calls at 10 ms interpreted, at 2 ms compiled"
+    text = str(report)
+    for part in (
+        "runs compiled (O1) since it is hot: 10 calls of 11", "compiled code of grid", "10 calls, 2.00 ms each",
+        "interpreted 10.0 ms each", "2 calls it did not take", "made in 95.0 ms (ms: trace 5.0, codegen 90.0)",
+        "code was in the cache", "saved about 80.0 ms", "checked: trials 8, largest_error 1e-07",
+    ):  # fmt: skip
+        assert part in text, part
+    assert "not compiled" not in text
+    found = stats([s])
+    assert (found["calls"], found["compiled_calls"], found["compiles"], found["kernels"]) == (11, 10, 1, 1)
+    assert (found["misses"], found["demotions"], found["compiled_time_ns"]) == (2, 0, 20_000_000)
+    json.dumps(report.to_dict())
+    checker = Checker()
+    checker.feed(report._repr_html_())
+    assert checker.open == []
 
 
 @pytest.mark.parametrize(
-    ("settings", "what", "expected"),
+    ("settings", "variant", "expected"),
     [
-        ({"level": "O0"}, (100, 0, 10**9), "level is O0: interpreted only"),
-        ({"worker": "off"}, (100, 0, 10**9), "worker is off: nothing compiles"),
-        ({}, (0, 0, 0), "not entered yet"),
-        ({}, (3, 0, 10**9), "observed 3 of 3 entries"),
-        ({}, (4, 0, 10**6), "4 of 5 entries"),
-        ({}, (4, 0, 10**8), "hot: waits for the compiler, which this version does not have"),
-        ({}, (1, 3, 10**6), "4 of 5 entries and passes"),
-        ({}, (1, 30, 10**6), "1.0 of 20 ms in all"),
-        ({}, (9, 0, 19_990_000), "20.0 of 20 ms in all"),
-        ({}, (9, 0, 20_000_000), "hot: waits for the compiler, which this version does not have"),
-        ({"hot_count": 2, "hot_time_ms": 1, "warmup_calls": 0}, (1, 0, 0), "1 of 2 entries"),
-        ({"hot_time_ms": 500, "hot_total_ms": 600}, (9, 0, 20_000_000), "20.0 of 500 ms in all"),
+        ({"level": "O0"}, None, "level is O0: interpreted only"),
+        ({"worker": "off"}, None, "worker is off: nothing compiles"),
+        ({}, None, "hot: compiled at its next call"),
+        ({"hot_count": 100, "hot_total_ms": 500}, None, "not hot: 6 calls and 60.0 ms"),
+        ({"warmup_calls": 9}, None, "call 6 of the 9 that only watch"),
+        ({}, Variant(True, reason="no rule for this", line=12), "no rule for this (line 12)"),
+        ({}, Variant(True, ticket=object()), "being compiled"),
+        ({}, Variant(True, entry=Built(1, 1), reason="demoted: slow", demoted="slow"), "slow"),
     ],
 )
-def test_first_unmet_condition(settings, what, expected):
-    entries, back_edges, time_ns = what
+def test_first_unmet_condition(settings, variant, expected):
+    f = Running(grid)
+    f(np.ones(3), 2)
     with config.context(**settings):
-        found = unmet(config.current(), entries=entries, back_edges=back_edges, time_ns=time_ns)
-    assert found == expected
+        tiers = tiers_of(f)
+        state = hot(tiers, KEY)
+        if variant is not None:
+            state.variants.append(variant)
+        report = make_report([subject(f, tiers=tiers)], config.current())
+    assert report.functions[0].unmet.startswith(expected)
+    assert report.functions[0].unmet.split(" (hot")[0] in " ".join(str(report).split())
 
 
-def test_python_lines_stand_in_the_way_of_the_region_that_has_them():
-    f = Running(noisy)
-    f(np.ones(2))
-    line = noisy.__code__.co_firstlineno + 1
-    assert report_on(f).functions[0].unmet == f"line {line} runs as Python"
+def test_conditions_of_what_was_not_called_and_of_helpers():
+    f = Running(grid)
+    assert make_report([subject(f, tiers=tiers_of(f))], config.current()).functions[0].unmet == "not called yet"
+    f(np.ones(3), 2)
+    report = make_report([subject(f), subject(f, role="helper")], config.current())
+    assert report.functions[1].unmet == "compiled as a part of what calls it"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (np.zeros((2, 3), np.float32), "float32[?, ?]"),
+        (np.zeros((2, 3)).T, "float64[?, ?]{strided}"),
+        (tc.Tensor(np.zeros(3)), "Tensor float64[?]"),
+        ((np.zeros(3), 4), "(float64[?], int)"),
+        ({"a": 1, "b": np.zeros(())}, "{'a': int, 'b': float64[]}"),
+        (None, "None"),
+        ("mean", "'mean'"),
+        (1.5, "float"),
+        ((), "()"),
+        ([1, 2.0], "[int, float]"),
+        ({}, "{}"),
+    ],
+    ids=str,
+)
+def test_signatures_as_text(value, text):
+    assert signature_text(signature_of(value)) == text
+
+
+def test_a_real_function_is_reported_compiled(tmp_path):
+    """The whole way, with the compile service."""
+    quick = {"hot_count": 1, "hot_time_ms": 0, "warmup_calls": 0, "cache_dir": str(tmp_path)}
+
+    @tc.jit
+    def chain(x):
+        return np.tanh(x) * 2 + x
+
+    with tc.context(**quick):
+        chain(np.ones((3, 4), np.float32))
+        assert chain.wait(60)
+        for size in (1, 5, 9):
+            np.testing.assert_allclose(chain(np.ones((size, 4), np.float32)), np.tanh(1.0) * 2 + 1, rtol=1e-6)
+        report, counts = chain.explain(), chain.stats()
+    assert report.functions[0].tier == "O1", str(report)
+    assert counts["compiled_calls"] == 3
+    assert counts["kernels"] == 1
+    assert "compiled code of" in str(report)
 
 
 # ---- text ------------------------------------------------------------------------------------------------------------
@@ -186,7 +291,7 @@ def test_text_has_everything():
     text = str(report_on(f))
     for part in (
         "grid  (", "test_report.py:", "runs interpreted (O0); may reach O2", "3 calls", "loop 0", "loop 1",
-        "for _ in range(n):", "for _ in range(3):", "not compiled", "of 20 ms in all", "x  float64[3..9]{C}",
+        "for _ in range(n):", "for _ in range(3):", "not compiled", "x  float64[3..9]{C}",
         "n  int 2",
     ):  # fmt: skip
         assert part in text, part

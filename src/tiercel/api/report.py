@@ -45,6 +45,7 @@ def subjects(state: JitFunction) -> list[Subject]:
             reason=None if error is None else error.reason,
             reason_line=None if error is None else error.line,
             python_calls=state.python_calls,
+            tiers=state.tiers,
         )
     ]
     helpers: dict[int, list[Decoded]] = {}

@@ -3,9 +3,13 @@
 In: how many calls. Out: for each model a table of latencies by shape, the undecorated NumPy code beside the tiers of
 Tiercel, and what happened inside; then what `explain()` says.
 
-Batch and length are new in every call. Each call is made with the undecorated code and with every tier, in changing
+Batch and length are new in every call. Each call is made with the undecorated code and at every level, in changing
 order, and compared with the same model in float64: if a relative error reaches `TOLERANCE`, the demo says so and
 fails. Ratios are medians over the calls of the ratio within one call, so a busy machine disturbs them little.
+
+At level O2 calls run interpreted until the function is hot and its code is there; these first calls are counted apart,
+because how many they are depends on how busy the machine is. A program never waits for the compiler; the demo does
+after half of its calls, so that there is something to show.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -36,8 +40,8 @@ LENGTHS: Final = (10, 30)
 # Relative error (L2 norm) of float32 against float64 that no call may reach.
 TOLERANCE: Final = 1e-5
 BASELINE: Final = "NumPy"
-# Compiled tiers stand here once there is a compiler; each gets its columns.
-TIERS: Final = ("O0",)
+# Levels that are shown, a pair of columns each.
+TIERS: Final = ("O0", "O2")
 # Calls that are made while memory is measured: enough to pass every stage of the profile's sampling.
 _MEASURED_CALLS: Final = 10
 _CONTEXT_LIMIT: Final = 2 << 20
@@ -47,12 +51,17 @@ _BUDGET_S: Final = 40.0
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call: shape, seconds by tier (and of the baseline), largest relative error by tier."""
+    """One call: shape, seconds by level (and of the baseline), largest relative error by level, how O2 ran it."""
 
     batch: int
     length: int
     seconds: dict[str, float]
     errors: dict[str, float]
+    compiled: bool
+
+    def has(self, tier: str) -> bool:
+        """Whether the time counts for a level: calls at O2 that still ran interpreted say nothing about it."""
+        return tier != "O2" or self.compiled
 
     def ratio(self, tier: str) -> float:
         """Time of a tier, as a multiple of the baseline's."""
@@ -68,11 +77,14 @@ class ModelResult:
     calls: list[Call] = field(default_factory=list)
     stats: dict[str, int] = field(default_factory=dict)
     learned: dict[str, str] = field(default_factory=dict)
+    kernels: list[dict[str, Any]] = field(default_factory=list)
+    unmet: str = ""
     report: str = ""
 
-    def median_ratio(self, tier: str) -> float:
-        """Median of the tier's time as a multiple of the baseline's."""
-        return statistics.median(c.ratio(tier) for c in self.calls)
+    def median_ratio(self, tier: str) -> float | None:
+        """Median of the level's time as a multiple of the baseline's; None if no call counts for it."""
+        ratios = [c.ratio(tier) for c in self.calls if c.has(tier)]
+        return statistics.median(ratios) if ratios else None
 
     def worst(self, tier: str) -> tuple[int, Call]:
         """The slowest call of a tier, and its number from 1."""
@@ -162,18 +174,26 @@ def run_demo(calls: int, seed: int = 1, bar: Any = None, budget_s: float = _BUDG
     results = [ModelResult(m.name, m.form) for m in models]
     with tc.context(level="O0"):
         _, call_bytes = measure(lambda: _discard(m.call(*inputs) for m in models for inputs in first))
-        for model, result in zip(models, results, strict=True):
-            until = time.perf_counter() + budget_s / len(models)
-            for number in range(calls):
-                result.calls.append(_call(model, number, *_inputs(rng)))
-                if bar is not None:
-                    bar.show(number + 1, calls, model.name)
-                if time.perf_counter() > until:
-                    break
+    for model, result in zip(models, results, strict=True):
+        share = budget_s / len(models)
+        model_began = time.perf_counter()
+        waited = False
+        for number in range(calls):
+            spent = time.perf_counter() - model_began
+            if not waited and (number >= calls // 2 or spent > 0.4 * share):
+                model.jitted.wait(0.3 * share)
+                waited = True
+            result.calls.append(_call(model, number, *_inputs(rng)))
+            if bar is not None:
+                bar.show(number + 1, calls, model.name)
+            if time.perf_counter() - model_began > share:
+                break
     for model, result in zip(models, results, strict=True):
         report = model.jitted.explain()
         result.stats = model.jitted.stats()
         result.learned = dict(report.functions[0].signatures[0].arguments)
+        result.kernels = [asdict(k) for k in report.functions[0].kernels]
+        result.unmet = report.functions[0].unmet
         result.report = str(report)
     return DemoResult(results, definition_bytes + call_bytes, time.perf_counter() - began, seed, calls)
 
@@ -204,17 +224,21 @@ def _inputs(rng: np.random.Generator, batch: int | None = None, length: int | No
 
 
 def _call(model: Model, number: int, x: Any, h: Any, c: Any) -> Call:
-    runs: list[tuple[str, Callable[..., Any]]] = [(BASELINE, model.plain), *((tier, model.call) for tier in TIERS)]
-    turn = number % len(runs)
+    names = [BASELINE, *TIERS]
+    turn = number % len(names)
     want = model.reference(x, h, c)
     seconds, errors = {}, {}
-    for name, function in runs[turn:] + runs[:turn]:
-        before = time.perf_counter()
-        got = function(x, h, c)
-        seconds[name] = time.perf_counter() - before
+    compiled_before = model.jitted.stats()["compiled_calls"]
+    for name in names[turn:] + names[:turn]:
+        function = model.plain if name == BASELINE else model.call
+        with tc.context(level="O0" if name == BASELINE else name):
+            before = time.perf_counter()
+            got = function(x, h, c)
+            seconds[name] = time.perf_counter() - before
         if name != BASELINE:
             errors[name] = max(_error(a, b) for a, b in zip(got, want, strict=True))
-    return Call(x.shape[0], x.shape[1], seconds, errors)
+    compiled = model.jitted.stats()["compiled_calls"] > compiled_before
+    return Call(x.shape[0], x.shape[1], seconds, errors, compiled)
 
 
 def _error(got: Any, want: Any) -> float:
@@ -253,7 +277,7 @@ def _text(result: DemoResult, *, brief: bool) -> list[str]:
     state = "within" if result.context_bytes < _CONTEXT_LIMIT else "ABOVE"
     out = [
         f"Tiercel {tc.__version__}: {counts}; {bounds}.",
-        f"{BASELINE} is the same code undecorated; O0 is Tiercel's interpreter.",
+        f"{BASELINE} is the same code undecorated, O0 interpreted, O2 compiled (calls from when the code was there).",
         "Times are medians, ratios medians of the ratio within one call.",
     ]
     for model in result.models:
@@ -298,7 +322,11 @@ def _table(model: ModelResult) -> list[str]:
 def _cells(calls: Sequence[Call]) -> list[str]:
     out = [str(len(calls)), _median_time(calls, BASELINE)]
     for tier in TIERS:
-        out += [_median_time(calls, tier), f"{statistics.median(c.ratio(tier) for c in calls):.2f}"]
+        counted = [c for c in calls if c.has(tier)]
+        if counted:
+            out += [_median_time(counted, tier), f"{statistics.median(c.ratio(tier) for c in counted):.2f}"]
+        else:
+            out += ["-", "-"]
     return out
 
 
@@ -331,9 +359,34 @@ def _inside(model: ModelResult) -> list[str]:
         ["instructions", f"{format_count(stats['instructions'])} executed, {each} a call"],
         ["loop passes", format_count(stats["loop_iterations"])],
         ["run as Python", f"{format_count(stats['python_calls'])} calls, {format_count(stats['python_lines'])} lines"],
-        ["compiles, kernels", f"{stats['compiles']}, {stats['kernels']}"],
+        ["compiled", _compiled(model)],
     ]
+    rows += [["", text] for text in _stages(model)]
     # What changes from call to call is what there was to learn.
     seen = [f"{name} {text}" for name, text in model.learned.items() if ".." in text]
     rows += [["learned" if i == 0 else "", text] for i, text in enumerate(seen)]
     return columns(rows)
+
+
+def _compiled(model: ModelResult) -> str:
+    first = next((i for i, c in enumerate(model.calls, 1) if c.compiled), None)
+    if first is None:
+        return f"no: {model.unmet}" if model.unmet else "no"
+    count = sum(c.compiled for c in model.calls)
+    stats = model.stats
+    return (
+        f"from call {first} on, {count} calls: {stats['compiles']} compiled, {stats['kernels']} in use, "
+        f"{stats['misses']} misses"
+    )
+
+
+def _stages(model: ModelResult) -> list[str]:
+    """What each kernel took to make."""
+    out = []
+    for kernel in model.kernels:
+        stages: dict[str, float] = kernel["stages_ms"]
+        if kernel["calls"] and stages:
+            parts = ", ".join(f"{stage} {ms:.0f}" for stage, ms in stages.items() if ms >= 0.5)
+            kept = ", from the cache" if kernel["from_cache"] else ""
+            out.append(f"made in {format_time(1e6 * sum(stages.values()))} beside the calls (ms: {parts}{kept})")
+    return out

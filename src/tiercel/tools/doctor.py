@@ -30,7 +30,8 @@ import numpy as np
 import tiercel
 from tiercel import config
 from tiercel.config import SETTINGS
-from tiercel.vm.report import HAS_COMPILER
+from tiercel.hotpath.service import service
+from tiercel.vm.build import builder, usable_threads
 
 __all__ = ["Check", "add_arguments", "diagnose", "run"]
 
@@ -115,6 +116,7 @@ def diagnose() -> dict[str, Any]:
                 _check_executable_memory(),
                 _check_processes(),
                 _check_compiler(),
+                _check_cache(),
                 _check_cuda(),
             )
         ],
@@ -192,6 +194,7 @@ def _threads() -> dict[str, str]:
     out["quota"] = "none" if quota is None else f"{quota:.2f} cores (control group)"
     for variable in _THREAD_VARIABLES:
         out[variable] = os.environ.get(variable, "not set")
+    out["compiled code"] = f"{usable_threads()} threads"
     return out
 
 
@@ -328,11 +331,18 @@ def _check_processes() -> Check:
 
 
 def _check_compiler() -> Check:
-    if not HAS_COMPILER:
-        return Check("compiler", "off", "not part of this version: everything runs interpreted (O0), and right")
-    if config.current().worker == "off":
-        return Check("compiler", "off", "the setting `worker` is off")
-    return Check("compiler", "ok", "available")
+    reason = builder().available()
+    if reason is not None:
+        return Check("compiler", "off", f"{reason}: everything runs interpreted (O0), and right")
+    return Check("compiler", "ok", f"hot functions are compiled in a {config.current().worker} of its own")
+
+
+def _check_cache() -> Check:
+    state = service().cache.stats()
+    place = state["folder"] or "memory"
+    if state["place"] == "disk":
+        return Check("kernel cache", "ok", f"{state['entries']} kernels in {place}")
+    return Check("kernel cache", "warn", f"{state['place']}: {state['reason']} ({place})")
 
 
 def _check_cuda() -> Check:

@@ -76,19 +76,22 @@ def _wrapped(prefix: str, text: str) -> list[str]:
 
 def _summary(report: Report) -> list[str]:
     head = report.functions[0]
-    calls = head.calls + head.python_calls
+    calls = head.calls + head.python_calls + head.compiled_calls
     if head.reason is not None:
         where = f" ({place(head.filename, head.reason_line)})" if head.reason_line else ""
         out = _wrapped("  runs as Python: ", f"{head.reason}{where}")
+    elif report.level == "O0":
+        out = ["  runs interpreted (O0), as its level says"]
+    elif head.compiled_calls:
+        out = [f"  runs compiled (O1) since it is hot: {_many(head.compiled_calls, 'call')} of {format_count(calls)}"]
     else:
         out = [f"  runs interpreted (O0); may reach {report.level}"]
-        if report.level == "O0":
-            out = ["  runs interpreted (O0), as its level says"]
     if not calls:
         return [*out, "  not called yet"]
-    mean = f", {format_time(head.time_ns / calls)} a call" if head.time_ns else ""
-    spent = f", {format_time(head.time_ns)} in all{mean}" if head.time_ns else ""
-    out.append(f"  {format_count(calls)} call{'s' if calls > 1 else ''}{spent}")
+    total = head.time_ns + head.compiled_time_ns
+    mean = f", {format_time(total / calls)} a call" if total else ""
+    spent = f", {format_time(total)} in all{mean}" if total else ""
+    out.append(f"  {_many(calls, 'call')}{spent}")
     if head.reason is None and head.python_calls:
         out.append(f"  {format_count(head.python_calls)} of them ran as Python (a tracer or debugger was active)")
     executed_count = sum(f.executed for f in report.functions)
@@ -97,34 +100,71 @@ def _summary(report: Report) -> list[str]:
     return out
 
 
+def _many(count: int, what: str) -> str:
+    return f"{format_count(count)} {what}{'' if count == 1 else 's'}"
+
+
 def _regions(report: Report) -> list[str]:
     rows = [["region", "line", "entered", "passes", "time", "tier", "source"]]
-    notes: list[tuple[str, str]] = []
+    waiting: dict[str, list[str]] = {}
     for f in report.functions:
         if f.reason is not None:
             continue
-        rows.append([short(f.name), str(f.line), format_count(f.calls), "", format_time(f.time_ns), f.tier, f.source])
-        notes.append((short(f.name), f.unmet))
+        name, line = short(f.name), str(f.line)
+        rows.append([name, line, format_count(f.calls), "", format_time(f.time_ns), "O0", f.source])
         for loop in f.loops:
-            name = f"{'  ' * (loop.depth + 1)}loop {loop.loop}"
-            line = "" if loop.line is None else str(loop.line)
-            entered, passes = format_count(loop.entries), format_count(loop.iterations)
-            rows.append([name, line, entered, passes, format_time(loop.time_ns), loop.tier, loop.source])
-            notes.append((f"{short(f.name)} loop {loop.loop}", loop.unmet))
+            where = "" if loop.line is None else str(loop.line)
+            counts = [format_count(loop.entries), format_count(loop.iterations), format_time(loop.time_ns)]
+            rows.append([f"{'  ' * (loop.depth + 1)}loop {loop.loop}", where, *counts, "O0", loop.source])
+        if f.compiled_calls:
+            counts = [format_count(f.compiled_calls), "", format_time(f.compiled_time_ns)]
+            rows.append(["  compiled", "", *counts, "O1", ""])
+        if f.unmet:
+            waiting.setdefault(f.unmet, []).append(name)
     if len(rows) == 1:
         return []
     for row in rows:
         row[-1] = _clip(row[-1], 52)
     out = ["", *columns(rows, right=(1, 2, 3, 4))]
-    waiting: dict[str, list[str]] = {}
-    for name, why in notes:
-        if why:
-            waiting.setdefault(why, []).append(name)
     if waiting:
         out += ["", "  not compiled"]
         for why, names in waiting.items():
             out += _wrapped("    ", f"{', '.join(names)}: {why}")
     return out
+
+
+def _compiled(f: FunctionReport) -> list[str]:
+    """What became of the Signatures that were hot, if anything did: why nothing did stands above."""
+    shown = [k for k in f.kernels if k.state != "waiting" and (k.state != "refused" or not f.unmet)]
+    if not shown:
+        return []
+    out = ["", f"  compiled code of {short(f.name)}"]
+    for k in shown:
+        sizes = f", sizes {k.sizes}" if k.state != "refused" else ""
+        out += _wrapped("    ", f"{k.signature}{sizes}: {k.state}")
+        if k.reason and k.state in ("refused", "taken out"):
+            out += _wrapped("      ", f"{k.reason}{f' (line {k.line})' if k.line is not None else ''}")
+        if k.calls:
+            mean = f"{_many(k.calls, 'call')}, {format_time(k.time_ns / k.calls)} each"
+            if k.interpreted_calls:
+                mean += f"; interpreted {format_time(k.interpreted_time_ns / k.interpreted_calls)} each"
+            missed = f"; {_many(k.misses, 'call')} it did not take" if k.misses else ""
+            out.append(f"      {mean}{missed}")
+        if k.stages_ms:
+            stages = ", ".join(f"{stage} {ms:.1f}" for stage, ms in k.stages_ms.items())
+            total = format_time(1e6 * sum(k.stages_ms.values()))
+            kept = "; code was in the cache" if k.from_cache else ""
+            out += _wrapped("      ", f"made in {total} (ms: {stages}){kept}")
+        if k.saved_ns > 0:
+            out.append(f"      saved about {format_time(k.saved_ns)} so far")
+        if k.certificate:
+            facts = ", ".join(f"{name} {value}" for name, value in k.certificate.items() if _is_plain(value))
+            out += _wrapped("      ", f"checked: {facts}")
+    return out
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, bool | int | float | str)
 
 
 def _arguments(f: FunctionReport) -> list[str]:
@@ -159,10 +199,9 @@ def report_text(report: Report) -> list[str]:
     """Return the lines of a report."""
     head = report.functions[0]
     out = [f"{short(report.name)}  ({place(head.filename, head.line)})", *_summary(report), *_regions(report)]
-    for f in report.functions:
-        out += _arguments(f)
-    for f in report.functions:
-        out += _python(f)
+    for part in (_compiled, _arguments, _python):
+        for f in report.functions:
+            out += part(f)
     helpers = [f for f in report.functions if f.role == "helper"]
     if helpers:
         out += ["", "  helpers captured"]
@@ -197,14 +236,28 @@ def report_html(report: Report) -> str:
     for f in report.functions:
         if f.reason is None:
             spent = format_time(f.time_ns)
-            rows.append([short(f.name), str(f.line), str(f.calls), "", spent, f.tier, f.unmet, f.source])
+            rows.append([short(f.name), str(f.line), str(f.calls), "", spent, "O0", f.unmet, f.source])
             for loop in f.loops:
                 name = "\N{NO-BREAK SPACE}" * 2 * (loop.depth + 1) + f"loop {loop.loop}"
                 counts = [str(loop.line or ""), str(loop.entries), str(loop.iterations), format_time(loop.time_ns)]
-                rows.append([name, *counts, loop.tier, loop.unmet, loop.source])
+                rows.append([name, *counts, "O0", "", loop.source])
+            if f.compiled_calls:
+                counts = [str(f.line), str(f.compiled_calls), "", format_time(f.compiled_time_ns)]
+                rows.append([f"{short(f.name)} compiled", *counts, "O1", "", ""])
     if rows:
         heads = ["region", "line", "entered", "passes", "time", "tier", "not compiled, because", "source"]
         parts.append(_table(heads, rows, code=7))
+    for f in report.functions:
+        shown = [k for k in f.kernels if k.state != "waiting"]
+        if shown:
+            heads = [f"compiled code of {short(f.name)}", "state", "sizes", "calls", "time", "interpreted", "made in"]
+            rows = []
+            for k in shown:
+                made = format_time(1e6 * sum(k.stages_ms.values())) if k.stages_ms else ""
+                state = f"{k.state}: {k.reason}" if k.reason else k.state
+                times = [str(k.calls), format_time(k.time_ns), str(k.interpreted_calls), made]
+                rows.append([k.signature, state, k.sizes, *times])
+            parts.append(_table(heads, rows, code=0))
     for f in report.functions:
         for s in f.signatures:
             heads = [f"argument of {short(f.name)}", f"seen in about {s.entries} entries"]

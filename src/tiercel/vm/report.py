@@ -5,7 +5,8 @@ text, as a dict or in a notebook. Everything is made of counters and samples tha
 asker, not the function.
 
 Times of a function include what it called; times of inner loops are estimated from the entries that were timed (one in
-16). A region is what can be compiled on its own: the function as a whole, and each of its loops.
+16). What runs compiled is counted beside, and does not show in the counters of loops. A region is what can be compiled:
+a function with all it calls. Its loops are listed because that is where time goes.
 """
 
 from __future__ import annotations
@@ -13,17 +14,22 @@ from __future__ import annotations
 import linecache
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tiercel.bytecode.program import Function
 from tiercel.config import Settings
 from tiercel.interp import Decoded
+from tiercel.vm.kernels import KernelReport, kernel_reports
 from tiercel.vm.ledger import Line
 from tiercel.vm.profile import declared_tokens
 from tiercel.vm.render import report_html, report_text
 
+if TYPE_CHECKING:
+    from tiercel.vm.dispatch import Tiers
+
 __all__ = [
-    "HAS_COMPILER",
+    "COMPILED",
+    "INTERPRETED",
     "FunctionReport",
     "LoopReport",
     "PythonLine",
@@ -33,13 +39,11 @@ __all__ = [
     "executed",
     "make_report",
     "stats",
-    "unmet",
 ]
 
 _UNKNOWN_NS: Final = 1 << 62
-# Whether anything compiles regions that are hot. Whoever makes it true gives `unmet` what comes after being hot.
-HAS_COMPILER: Final[bool] = False
-_NO_COMPILER: Final = "hot: waits for the compiler, which this version does not have"
+INTERPRETED: Final = "O0"
+COMPILED: Final = "O1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,7 @@ class Subject:
         role: "function" for what was asked about, "helper" for a captured function it calls.
         reason, reason_line: why it runs as Python as a whole, and the line that is the reason; None if it does not.
         python_calls, python_time_ns: calls that ran as Python as a whole, and their time where it was measured.
+        tiers: what compiles it; None for what is not compiled by itself.
     """
 
     name: str
@@ -64,6 +69,7 @@ class Subject:
     reason_line: int | None = None
     python_calls: int = 0
     python_time_ns: int = 0
+    tiers: Tiers | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +97,8 @@ class LoopReport:
         loop: its number in the function.
         line, source: of its head.
         depth: how many loops are around it.
-        entries, iterations: how often it was entered, and passes in all.
+        entries, iterations: how often it was entered, and passes in all, by the interpreter.
         time_ns: in all.
-        tier: what runs it.
-        unmet: the first condition for compiling it that is not met; "" if it is compiled.
         live_ins: what is read in it and made before it: name to what was seen with the most frequent Signature.
     """
 
@@ -105,8 +109,6 @@ class LoopReport:
     entries: int
     iterations: int
     time_ns: int
-    tier: str
-    unmet: str
     live_ins: dict[str, str]
 
 
@@ -133,14 +135,15 @@ class FunctionReport:
         name, filename, line, source: what and where.
         role: "function" or "helper".
         reason, reason_line: why it runs as Python as a whole; None if it does not.
-        tier: what runs it: "O0", or "Python".
+        tier: the highest tier that runs it: "O1" (compiled), "O0" (interpreted), or "Python".
         unmet: the first condition for compiling it that is not met; "" if it is compiled.
-        calls: how often it ran as bytecode.
+        calls: how often it was interpreted.
+        compiled_calls, compiled_time_ns: how often compiled code took a call, and how long that took.
         python_calls: how often it ran as Python as a whole.
-        time_ns: of all calls, callees included.
+        time_ns: of all calls that were interpreted or ran as Python, callees included.
         instructions: how many it has.
         executed: how many ran (at most, where it branches).
-        loops, python, signatures: see there; the most frequent Signature first.
+        loops, python, signatures, kernels: see there; the most frequent Signature first.
         other_entries: entries whose Signature came after too many others to be told apart.
     """
 
@@ -162,6 +165,9 @@ class FunctionReport:
     python: tuple[PythonLine, ...]
     signatures: tuple[SignatureReport, ...]
     other_entries: int
+    compiled_calls: int = 0
+    compiled_time_ns: int = 0
+    kernels: tuple[KernelReport, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +199,7 @@ class Report:
         """
         out: dict[str, Any] = asdict(self)
         for f in out["functions"]:
-            for name in ("loops", "python", "signatures"):
+            for name in ("loops", "python", "signatures", "kernels"):
                 f[name] = list(f[name])
         out["functions"], out["ledger"] = list(out["functions"]), list(out["ledger"])
         return out
@@ -231,10 +237,11 @@ def stats(subjects: Sequence[Subject], ledger: Iterable[Line] = ()) -> dict[str,
     """Return the counters of a jitted function and what it called, as plain numbers.
 
     Keys: `calls`, `interpreted_calls`, `compiled_calls`, `python_calls` of the function itself (the first subject);
-    `compiles` (first builds), `tunes`, `kernels`, `fallbacks` (events of the ledger's kind `fallback`), `demotions`,
-    `copies`, `conversions`, `transfers`, `allocations` (by compiled code); over all functions `helper_calls`,
-    `loop_entries`, `loop_iterations`, `instructions` (executed, at most), `python_lines` (executions of lines that run
-    as Python) and `python_time_ns`, `signatures` (told apart); `time_ns` of the function, callees included.
+    `compiles` (first builds), `tunes`, `kernels` (in use now), `misses` (calls that a kernel did not take),
+    `demotions` (kernels taken out), `fallbacks` (the ledger's events of that kind), `copies`, `conversions`,
+    `transfers`, `allocations` (by compiled code beyond results); over all functions `helper_calls`, `loop_entries`,
+    `loop_iterations`, `instructions` (executed, at most), `python_lines` (executions of lines that run as Python) and
+    `python_time_ns`, `signatures` (told apart); `time_ns` and `compiled_time_ns` of the function, callees included.
     """
     first, helpers = subjects[0], subjects[1:]
     counters = [d.counters for d in first.decoded]
@@ -242,19 +249,23 @@ def stats(subjects: Sequence[Subject], ledger: Iterable[Line] = ()) -> dict[str,
     every = [d for s in subjects for d in s.decoded]
     loops = [loop for d in every for loop in d.counters.loops]
     python = [place for d in every for place in d.counters.python.values()]
+    kernels = kernel_reports(first.tiers)
+    tiers = first.tiers
+    compiled_calls = tiers.compiled_calls if tiers is not None else 0
     noted: dict[str, int] = {}
     for line in ledger:
         noted[line.kind] = noted.get(line.kind, 0) + line.count
     return {
-        "calls": interpreted + first.python_calls,
+        "calls": interpreted + first.python_calls + compiled_calls,
         "interpreted_calls": interpreted,
-        "compiled_calls": 0,
+        "compiled_calls": compiled_calls,
         "python_calls": first.python_calls,
-        "compiles": 0,
+        "compiles": tiers.compiles if tiers is not None else 0,
         "tunes": 0,
-        "kernels": 0,
+        "kernels": len(tiers.entries) if tiers is not None else 0,
+        "misses": sum(k.misses for k in kernels),
+        "demotions": sum(k.state == "taken out" for k in kernels),
         "fallbacks": noted.get("fallback", 0),
-        "demotions": noted.get("demote", 0),
         "copies": noted.get("copy", 0),
         "conversions": noted.get("convert", 0),
         "transfers": noted.get("transfer", 0),
@@ -267,6 +278,7 @@ def stats(subjects: Sequence[Subject], ledger: Iterable[Line] = ()) -> dict[str,
         "python_time_ns": sum(spent for _, spent in python) + sum(s.python_time_ns for s in subjects),
         "signatures": sum(len(d.watch.entry.signatures) for d in first.decoded if d.watch is not None),
         "time_ns": sum(c.time_ns for c in counters) + first.python_time_ns,
+        "compiled_time_ns": tiers.compiled_ns if tiers is not None else 0,
     }
 
 
@@ -286,100 +298,56 @@ def executed(decoded: Decoded) -> int:
     return sum(times)
 
 
-def unmet(settings: Settings, *, entries: int, back_edges: int, time_ns: int, blocked: str = "") -> str:
-    """Return the first condition for compiling a region that is not met, in words.
+def _function_report(subject: Subject, settings: Settings) -> FunctionReport:
+    decoded, tiers = subject.decoded, subject.tiers
+    function = decoded[0].function if decoded else None
+    counters = [d.counters for d in decoded]
+    kernels = kernel_reports(tiers)
+    compiled = any(k.state == "compiled" for k in kernels)
+    watches = [d.watch for d in decoded if d.watch is not None]
+    line = _head_line(function) if function is not None else subject.line
+    return FunctionReport(
+        name=subject.name,
+        filename=subject.filename,
+        line=subject.line,
+        source=_source_line(function, subject.filename, line),
+        role=subject.role,
+        reason=subject.reason,
+        reason_line=subject.reason_line,
+        tier="Python" if subject.reason is not None else COMPILED if compiled else INTERPRETED,
+        unmet="" if compiled else _unmet(subject, kernels, settings),
+        calls=sum(c.calls for c in counters),
+        python_calls=subject.python_calls,
+        time_ns=sum(c.time_ns for c in counters) + subject.python_time_ns,
+        instructions=len(function.instructions) if function is not None else 0,
+        executed=sum(map(executed, decoded)),
+        loops=_loops(decoded) if decoded else (),
+        python=_python_lines(decoded) if decoded else (),
+        signatures=_signatures(decoded),
+        other_entries=sum(w.entry.others for w in watches),
+        compiled_calls=tiers.compiled_calls if tiers is not None else 0,
+        compiled_time_ns=tiers.compiled_ns if tiers is not None else 0,
+        kernels=kernels,
+    )
 
-    Args:
-        settings: of the function.
-        entries, back_edges, time_ns: of the region.
-        blocked: why it cannot be compiled as a whole; "" if it can.
-    """
-    count, milliseconds = entries + back_edges, time_ns / 1e6
+
+def _unmet(subject: Subject, kernels: Sequence[KernelReport], settings: Settings) -> str:
+    """The first condition for compiling that is not met, in words."""
+    if subject.reason is not None:
+        return subject.reason
+    if subject.role == "helper":
+        return "compiled as a part of what calls it"
     if settings.level == "O0":
         return "level is O0: interpreted only"
     if settings.worker == "off":
         return "worker is off: nothing compiles"
-    if not entries:
-        return "not entered yet"
-    if blocked:
-        return blocked
-    if not back_edges and entries <= settings.warmup_calls:
-        return f"observed {entries} of {settings.warmup_calls} entries"
-    if milliseconds < settings.hot_total_ms:
-        if count < settings.hot_count:
-            what = "entries and passes" if back_edges else "entries"
-            return f"{count} of {settings.hot_count} {what}"
-        if milliseconds < settings.hot_time_ms:
-            return f"{milliseconds:.1f} of {settings.hot_time_ms:g} ms in all"
-    return _NO_COMPILER
+    if not kernels:
+        return "not called yet"
+    busiest = max(kernels, key=lambda k: k.interpreted_calls)
+    return f"{busiest.reason} (line {busiest.line})" if busiest.line is not None else busiest.reason
 
 
-def _function_report(subject: Subject, settings: Settings) -> FunctionReport:
-    decoded = subject.decoded
-    counters = [d.counters for d in decoded]
-    calls = sum(c.calls for c in counters)
-    spent = sum(c.time_ns for c in counters)
-    if not decoded:
-        return FunctionReport(
-            subject.name,
-            subject.filename,
-            subject.line,
-            _source_line(None, subject.filename, subject.line),
-            subject.role,
-            subject.reason,
-            subject.reason_line,
-            "Python" if subject.reason is not None else "O0",
-            subject.reason or "not entered yet",
-            0,
-            subject.python_calls,
-            subject.python_time_ns,
-            0,
-            0,
-            (),
-            (),
-            (),
-            0,
-        )
-    function = decoded[0].function
-    python = _python_lines(decoded)
-    loops = _loops(decoded, settings)
-    passes = sum(loop.iterations for loop in loops)
-    watches = [d.watch for d in decoded if d.watch is not None]
-    return FunctionReport(
-        subject.name,
-        subject.filename,
-        subject.line,
-        _source_line(function, function.filename, _head_line(function)),
-        subject.role,
-        subject.reason,
-        subject.reason_line,
-        "O0",
-        unmet(settings, entries=calls, back_edges=passes, time_ns=spent, blocked=_blocked(python)),
-        calls,
-        subject.python_calls,
-        spent + subject.python_time_ns,
-        len(function.instructions),
-        sum(map(executed, decoded)),
-        loops,
-        python,
-        _signatures(decoded),
-        sum(w.entry.others for w in watches),
-    )
-
-
-def _blocked(python: Sequence[PythonLine]) -> str:
-    if not python:
-        return ""
-    lines = sorted({p.line for p in python if p.line is not None})
-    shown = ", ".join(map(str, lines[:3])) + (" ..." if len(lines) > 3 else "")
-    return (
-        f"line{'s' if len(lines) > 1 else ''} {shown} run{'' if len(lines) > 1 else 's'} as Python"
-        if lines
-        else ("parts of it run as Python")
-    )
-
-
-def _loops(decoded: Sequence[Decoded], settings: Settings) -> tuple[LoopReport, ...]:
+def _loops(decoded: Sequence[Decoded]) -> tuple[LoopReport, ...]:
     function, flow = decoded[0].function, decoded[0].flow
     out = []
     # Time of what is around: an estimate never exceeds it.
@@ -393,7 +361,6 @@ def _loops(decoded: Sequence[Decoded], settings: Settings) -> tuple[LoopReport, 
         spent = min(sum(c.time_ns for c in counts), around[-1] or _UNKNOWN_NS)
         around.append(spent)
         line = function.line_of(row.start)
-        blocked = _blocked(_python_lines(decoded, row.start, row.stop))
         out.append(
             LoopReport(
                 row.loop,
@@ -403,8 +370,6 @@ def _loops(decoded: Sequence[Decoded], settings: Settings) -> tuple[LoopReport, 
                 entries,
                 iterations,
                 spent,
-                "O0",
-                unmet(settings, entries=entries, back_edges=iterations, time_ns=spent, blocked=blocked),
                 _live_ins(decoded, row.loop),
             )
         )
@@ -421,14 +386,13 @@ def _live_ins(decoded: Sequence[Decoded], loop: int) -> dict[str, str]:
     return {live.name: texts[live.register] for live in best.live_ins if live.name != f"R{live.register}"}
 
 
-def _python_lines(decoded: Sequence[Decoded], start: int = 0, stop: int | None = None) -> tuple[PythonLine, ...]:
+def _python_lines(decoded: Sequence[Decoded]) -> tuple[PythonLine, ...]:
     function = decoded[0].function
     total: dict[int, tuple[int, int]] = {}
     for d in decoded:
         for index, (count, spent) in d.counters.python.items():
-            if start <= index <= (len(function.instructions) if stop is None else stop):
-                old = total.get(index, (0, 0))
-                total[index] = (old[0] + count, old[1] + spent)
+            old = total.get(index, (0, 0))
+            total[index] = (old[0] + count, old[1] + spent)
     # A line may hold several such instructions for one reason.
     merged: dict[tuple[int | None, str], tuple[int, int]] = {}
     for index, (count, spent) in total.items():

@@ -1,0 +1,125 @@
+"""What became of each Signature of a function: compiled, under way, refused, taken out again, or not hot yet.
+
+In: the tiers of a function (`dispatch`). Out: plain data for its report.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tiercel.vm.dispatch import SignatureState, Tiers, Variant
+
+__all__ = ["KernelReport", "kernel_reports", "signature_text"]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelReport:
+    """A Signature that was compiled, is to be, or cannot be.
+
+    Attributes:
+        signature: what it takes, such as `x: float32[?, ?], n: int`.
+        state: "compiled", "being compiled", "taken out" (slower than the interpreter), "refused", or "waiting" (not
+            hot).
+        sizes: "that agree" if it takes only sizes that agree as they did when it became hot, else "any".
+        reason, line: why it is not compiled, and the line that is the reason.
+        calls, time_ns: through compiled code.
+        interpreted_calls, interpreted_time_ns: with this Signature, through the interpreter.
+        misses: calls that compiled code did not take.
+        stages_ms: milliseconds of compiling, by stage.
+        from_cache: whether it was compiled before, by another process.
+        certificate: what validation found.
+        saved_ns: what compiled calls saved, if interpreted they had taken what the interpreted ones took.
+    """
+
+    signature: str
+    state: str
+    sizes: str
+    reason: str
+    line: int | None
+    calls: int
+    time_ns: int
+    interpreted_calls: int
+    interpreted_time_ns: int
+    misses: int
+    stages_ms: dict[str, float]
+    from_cache: bool
+    certificate: dict[str, Any]
+    saved_ns: int
+
+
+def kernel_reports(tiers: Tiers | None) -> tuple[KernelReport, ...]:
+    """Return what became of each Signature of a function, the busiest first."""
+    if tiers is None:
+        return ()
+    out = []
+    for state in list(tiers.signatures.values()):
+        variants: list[Variant | None] = [*state.variants]
+        out += [_kernel(tiers, state, v, last=v is state.variants[-1]) for v in state.variants]
+        if not variants:
+            out.append(_kernel(tiers, state, None, last=True))
+    return tuple(sorted(out, key=lambda k: -(k.calls + k.interpreted_calls)))
+
+
+def _kernel(tiers: Tiers, state: SignatureState, variant: Variant | None, *, last: bool) -> KernelReport:
+    names = [p.name for p in tiers.program[0].parameters]
+    signature = ", ".join(f"{name}: {signature_text(key)}" for name, key in zip(names, state.key, strict=False))
+    # Interpreted calls belong to the Signature; they are told once.
+    calls, spent = (state.calls, state.total_ns) if last else (0, 0)
+    if variant is None:
+        reason = tiers.wants_compile(tiers.settings(), state) or "hot: compiled at its next call"
+        return KernelReport(
+            signature, "waiting", "", reason, None, 0, 0, calls, spent, 0, {}, False, {}, 0
+        )  # fmt: skip
+    entry, built = variant.entry, variant.built
+    compiled_calls = entry.calls if entry is not None else 0
+    compiled_ns = entry.time_ns if entry is not None else 0
+    condition = (
+        "taken out"
+        if variant.demoted
+        else "compiled"
+        if entry is not None
+        else "refused"
+        if variant.reason
+        else "being compiled"
+    )
+    saved = 0
+    if compiled_calls and state.calls:
+        saved = compiled_calls * state.total_ns // state.calls - compiled_ns
+    return KernelReport(
+        signature=signature,
+        state=condition,
+        sizes="that agree" if variant.speculative else "any",
+        reason=variant.demoted or variant.reason or ("" if condition == "compiled" else condition),
+        line=variant.line,
+        calls=compiled_calls,
+        time_ns=compiled_ns,
+        interpreted_calls=calls,
+        interpreted_time_ns=spent,
+        misses=entry.misses if entry is not None else 0,
+        stages_ms={stage: round(ms, 3) for stage, ms in variant.stages_ms.items()},
+        from_cache=built is not None and built.from_cache,
+        certificate=dict(built.certificate) if built is not None else {},
+        saved_ns=saved,
+    )
+
+
+def signature_text(key: Any) -> str:
+    """Return one argument's part of a Signature of `dispatch.signature_of` as text."""
+    if isinstance(key, type):
+        return key.__name__
+    if not isinstance(key, tuple):
+        return "None" if key is None else repr(key)
+    if len(key) == 3 and isinstance(key[0], np.dtype):
+        dtype, rank, contiguous = key
+        return f"{dtype}[{', '.join('?' * rank)}]{'' if contiguous else '{strided}'}"
+    if len(key) == 4 and isinstance(key[0], type) and isinstance(key[1], np.dtype):
+        return f"{key[0].__name__} {signature_text(key[1:])}"
+    if key and isinstance(key[0], type):  # a tuple, a list, or a subclass: its items
+        items = ", ".join(map(signature_text, key[1:]))
+        return f"({items})" if key[0] is tuple else f"[{items}]" if key[0] is list else f"{key[0].__name__}({items})"
+    # A dict: its keys and what they lead to.
+    return f"{{{', '.join(f'{name!r}: {signature_text(part)}' for name, part in key)}}}"

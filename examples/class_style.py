@@ -83,7 +83,8 @@ def main() -> None:
         with np.load(path) as saved:
             other.load_state_dict(saved)
     x = rng.standard_normal((5, 6), dtype=np.float32)
-    np.testing.assert_array_equal(np.asarray(model(Tensor(x))), np.asarray(other(Tensor(x))))
+    # The two may run on different tiers by now, which add in different orders.
+    np.testing.assert_allclose(np.asarray(model(Tensor(x))), np.asarray(other(Tensor(x))), rtol=1e-5, atol=1e-6)
 
     # Tensors look into memory in the usual ways.
     t = Tensor(x)

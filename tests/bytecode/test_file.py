@@ -468,6 +468,19 @@ class TestObjects:
         assert found == {"pkg.helper": helper, "other": len}
         assert dumps(program) == self.program()
 
+    def test_harmless_builtins_need_not_be_given(self) -> None:
+        def names(*objects: str) -> bytes:
+            calls = "".join(f"Call %1 = @{name}(%x)\n" for name in objects)
+            return dumps(from_text(f"def f(%x):\n{calls}Return return %1"))
+
+        good = loads(names("builtins.AssertionError", "builtins.len", "builtins.sorted")).constants
+        assert [c.value for c in good] == [AssertionError, len, sorted]  # type: ignore[attr-defined]
+        mine = loads(names("builtins.len"), python={"builtins.len": 5}).constants
+        assert [c.value for c in mine] == [5]  # type: ignore[attr-defined]
+        for name in ("exec", "eval", "open", "__import__", "getattr", "compile", "input", "len.__call__", "nothing"):
+            with pytest.raises(BytecodeError, match="that were not given"):
+                loads(names(f"builtins.{name}"))
+
     def test_without_resolving(self) -> None:
         assert all(c.value is None for c in loads(self.program(), resolve=False).constants)  # type: ignore[attr-defined]
 

@@ -197,6 +197,7 @@ UTF-8. The example above has {size} bytes.
 A program has one spelling: loading refuses every file that saving would not have written, among them numbers with more
 bytes than they need and sections that overlap or leave gaps. Files hold no machine code and nothing that is executed by
 reading them. Python objects are names, which `load(path, python={{name: object}})` gives a meaning; without it they are
-refused. Counts are checked against the bytes that are left, constants are nested at most {nesting} deep, and the memory
+refused, but for builtin exceptions and builtin functions without effects. Loading, verifying and listing are safe for
+any bytes; *running* a program is running its author's code, which can call what Python's builtins offer. Counts are checked against the bytes that are left, constants are nested at most {nesting} deep, and the memory
 that loading takes is bounded by about 80 bytes for each byte of the file.
 """

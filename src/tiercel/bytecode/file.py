@@ -20,6 +20,7 @@ verified.
 
 from __future__ import annotations
 
+import builtins
 import os
 import stat
 import struct
@@ -34,6 +35,7 @@ import numpy as np
 
 from tiercel.bytecode.constants import MAX_INT_BYTES, MAX_NESTING, UNBOUND, ObjectRef, own_constant
 from tiercel.bytecode.encode import decode_instructions, encode_instructions
+from tiercel.bytecode.instructions import SCALAR_FUNCTIONS
 from tiercel.bytecode.program import (
     MAX_SPAN,
     OPTIMISED_AWAY,
@@ -123,7 +125,8 @@ def loads(
 
     Args:
         data: the bytes. Tensors of a `bytes` object are views of it; other buffers are copied first.
-        python: the Python objects that the program may use, by the names it knows them by.
+        python: the Python objects that the program may use, by the names it knows them by. Builtin exceptions and
+            builtin functions without effects (`builtins.len`) need not be given.
         resolve: False loads a program without its Python objects: for listing, not for running.
         verify: whether to verify the program. Only bytes of one's own making may go without.
 
@@ -847,7 +850,9 @@ def _ascending(reader: Reader, what: str, limit: int, smallest: int) -> Iterable
 
 def _resolve(constants: tuple[object, ...], python: Mapping[str, object]) -> None:
     objects = [c for c in constants if isinstance(c, ObjectRef)]
-    missing = sorted({c.name for c in objects if c.name not in python})
+    for c in objects:
+        c.value = python[c.name] if c.name in python else _builtin(c.name)
+    missing = sorted({c.name for c in objects if c.value is None and c.name not in python})
     if missing:
         shown = ", ".join(map(repr, missing[:20])) + (f" and {len(missing) - 20} more" if len(missing) > 20 else "")
         raise BytecodeError(
@@ -855,5 +860,11 @@ def _resolve(constants: tuple[object, ...], python: Mapping[str, object]) -> Non
             "them. Give only what you would let the file's author run",
             section="constants",
         )
-    for c in objects:
-        c.value = python[c.name]
+
+
+def _builtin(name: str) -> object | None:
+    """What a name that begins with `builtins.` stands for, of itself: an exception or a function without effects."""
+    module, _, plain = name.partition(".")
+    found: object = getattr(builtins, plain, None) if module == "builtins" else None
+    harmless = plain in SCALAR_FUNCTIONS or (isinstance(found, type) and issubclass(found, BaseException))
+    return found if harmless else None

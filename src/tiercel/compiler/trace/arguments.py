@@ -1,0 +1,132 @@
+"""Arguments and results of a region.
+
+In: the values of a call, or the abstract value returned. Out: inputs with their sources and conditions, or the recipe
+of the result.
+
+Invariants: only types, sizes to assume and identities are taken from the values; a result that may share memory with
+an argument is refused unless it is that very argument, and no two results share memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tiercel.compiler.abstract import Abstract, Known, ListRef, Mapping, Source, Tuple, Untraceable
+from tiercel.compiler.environment import is_plain
+from tiercel.compiler.graph import Input, Result, Value
+from tiercel.compiler.trace.objects import is_frozen, is_named_tuple, tensor_type, unwrapped
+from tiercel.compiler.trace.state import MAX_UNROLL, Trace
+from tiercel.compiler.trace.walk import Frame
+from tiercel.dtypes import as_dtype, is_dtype
+from tiercel.operators.types import ArrayType, NpScalarType, PyBoolType, PyFloatType, PyIntType, Type
+
+
+def abstract_argument(frame: Frame, value: Any, name: str, source: Source) -> Abstract:
+    """An argument of the region: arrays and numbers are inputs, structure is followed, other objects are known."""
+    trace = frame.trace
+    kind = type(value)
+    type_: Type | None = tensor_type(value, name, trace)
+    if type_ is None and unwrapped(value) is None:
+        if kind is bool:
+            type_ = PyBoolType()
+        elif kind is int and -(2**63) <= value < 2**63:
+            type_ = PyIntType(trace.symbol(name, value, "scalar"))
+        elif kind is float:
+            type_ = PyFloatType()
+        elif isinstance(value, np.generic) and is_dtype(kind):
+            type_ = NpScalarType(as_dtype(kind))
+    if type_ is not None:
+        made = trace.value(type_, name)
+        trace.inputs.append(Input(made, source, frozen=unwrapped(value) is not None and is_frozen(value)))
+        return made
+    if unwrapped(value) is not None:
+        raise Untraceable(f"the argument {name} has a dtype that is not compiled")
+    if kind is tuple:
+        frame.environment.require(source, "tuple", len(value))
+        return Tuple(
+            tuple(abstract_argument(frame, v, f"{name}_{i}", ("item", (source, i))) for i, v in enumerate(value))
+        )
+    if is_named_tuple(kind):
+        frame.environment.require(source, "class", kind)
+        named = zip(kind._fields, value, strict=True)
+        items = (abstract_argument(frame, v, f"{name}_{n}", ("item", (source, i))) for i, (n, v) in enumerate(named))
+        return Tuple(tuple(items), kind)
+    if kind is list and len(value) <= MAX_UNROLL:
+        frame.environment.require(source, "list", len(value))
+        held = frame.new_list(
+            [abstract_argument(frame, v, f"{name}_{i}", ("item", (source, i))) for i, v in enumerate(value)]
+        )
+        frame.state.heap[held.key].outside = True
+        return held
+    if kind is dict and all(type(k) is str for k in value):
+        frame.environment.require(source, "dict", tuple(value))
+        pairs = [(k, abstract_argument(frame, v, f"{name}_{k}", ("item", (source, k)))) for k, v in value.items()]
+        return Mapping(tuple(pairs))
+    if is_plain(value):
+        frame.environment.require(source, "value", value)
+        return frame.constant(value)
+    if isinstance(value, list | np.ndarray) or (kind.__module__ or "").partition(".")[0] == "torch":
+        raise Untraceable(f"the argument {name} is a {kind.__name__}")
+    frame.environment.require(source, "identity", value)
+    return Known(value, source)
+
+
+def signature_text(inputs: Sequence[Input]) -> str:
+    """`(float32[?, 128], float32[128, 256])`: what the region is keyed by."""
+    parts = []
+    for given in inputs:
+        type_ = given.value.type
+        if isinstance(type_, ArrayType):
+            dims = ", ".join(str(d) if isinstance(d, int) else "?" for d in type_.shape)
+            layout = "" if type_.layout.is_c else "{strided}"
+            parts.append(f"{type_.dtype.name}[{dims}]{layout}")
+        else:
+            parts.append(str(type_).partition("(")[0])
+    return f"({', '.join(parts)})"
+
+
+def result_of(frame: Frame, x: Abstract, seen: set[Value]) -> Result:
+    """The recipe of what is returned; `seen` are the owners of the memory of the results before."""
+    trace = frame.trace
+    match x:
+        case Known() if x.value is None:
+            return Result("none")
+        case Known() if is_plain(x.value):
+            return Result("constant", constant=x.value)
+        case Tuple():
+            wrap = -1
+            if x.cls is not None:
+                frame.environment.classes.append(x.cls)
+                wrap = len(frame.environment.classes) - 1
+            return Result("tuple", items=tuple(result_of(frame, item, seen) for item in x.items), wrap=wrap)
+        case ListRef():
+            if frame.state.heap[x.key].outside:
+                raise Untraceable("it returns a list that is an argument")
+            return Result("list", items=tuple(result_of(frame, item, seen) for item in frame.items(x)))
+        case Value():
+            return _value_result(trace, x, seen)
+    raise Untraceable(f"a result that is a {type(x.value if isinstance(x, Known) else x).__name__.lower()}")
+
+
+def _value_result(trace: Trace, x: Value, seen: set[Value]) -> Result:
+    type_ = x.type
+    for position, given in enumerate(trace.inputs):
+        if given.value is x and not isinstance(type_, PyIntType | PyBoolType | PyFloatType):
+            return Result("input", index=position)
+    if isinstance(type_, PyBoolType | PyFloatType) and type_.value is not None:
+        return Result("constant", constant=type_.value)
+    if isinstance(type_, ArrayType):
+        root = trace.root(x)
+        if any(root is given.value for given in trace.inputs):
+            raise Untraceable("it returns a view of an argument")
+        if root in seen:
+            raise Untraceable("two results share memory")
+        seen.add(root)
+        if not type_.layout.is_c:
+            raise Untraceable("it returns an array whose axes are not in C order")
+        if type_.rank == 0:
+            raise Untraceable("it returns an array of rank 0")
+    return Result("value", value=x)

@@ -1,0 +1,189 @@
+"""Branches on data: both arms are walked, what differs is merged.
+
+In: a condition and two places to go on. Out: where control goes on, with one `Branch` step, or a `Guard` where an arm
+raises.
+
+Invariants: only registers that are live at the join are merged; values that may be an argument's memory on one side
+only are not (the result would be new on one side and shared on the other); an arm that returns takes the rest of the
+other arm into the branch, so a region has one exit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tiercel.bytecode.instructions import Instruction
+from tiercel.compiler.abstract import Abstract, ListRef, ListState, Tuple, Unknown, Untraceable
+from tiercel.compiler.graph import Branch, Graph, Merged, Step, Value
+from tiercel.compiler.trace.calls import Calls
+from tiercel.compiler.trace.state import LoopTest, Outcome, Raised, Returned, State
+from tiercel.operators.layout import Layout
+from tiercel.operators.types import ArrayType, PyBoolType, PyFloatType, PyIntType, Type, is_python_scalar
+
+
+class Branches(Calls):
+    """Adds branches."""
+
+    def branch(self, at: int, ins: Instruction, stops: frozenset[int]) -> Outcome:
+        """A two-way branch."""
+        condition = self.truth(self.operand(ins.condition))
+        if isinstance(condition, bool):
+            return int(ins.then if condition else ins.else_)
+        if self.loops:
+            start, end = self.loops[-1]
+            inside = [start < target <= end for target in (ins.then, ins.else_)]
+            if inside == [True, False]:
+                return LoopTest(condition, ins.then)
+            if inside == [False, True]:
+                return LoopTest(self.scalar_node("logical_not", condition), ins.else_)
+        join = self.flow.join[at]
+        before = self.state
+        arms: list[tuple[Outcome, State, list[Step]]] = []
+        saved_loops, self.loops = self.loops, []
+        for target in (ins.then, ins.else_):
+            self.state = before.copy()
+            with self.trace.collecting() as steps:
+                outcome = self.walk(target, stops | {join})
+            arms.append((outcome, self.state, steps))
+        self.loops = saved_loops
+        self.index = at
+        for arm, opposite in ((0, True), (1, False)):
+            if isinstance(arms[arm][0], Raised):
+                other = arms[1 - arm]
+                holds = self.scalar_node("logical_not", condition) if opposite else condition
+                self.guard(holds, "an exception")
+                self.trace.steps.extend(other[2])
+                self.state = other[1]
+                return other[0]
+        outcomes = [a[0] for a in arms]
+        if any(isinstance(o, LoopTest) for o in outcomes):
+            raise Untraceable("a loop left from inside a branch")
+        if any(isinstance(o, Returned) for o in outcomes):
+            return self.returning_branch(condition, arms, stops)
+        if outcomes[0] != outcomes[1]:
+            raise Untraceable("break or continue in a branch that depends on data")
+        self.merge(condition, before, arms, int(outcomes[0]))  # type: ignore[arg-type]
+        return outcomes[0]
+
+    def returning_branch(
+        self, condition: Value, arms: list[Any], stops: frozenset[int]
+    ) -> Returned:  # fmt: skip
+        """At least one arm returns: the other goes on to its own return, and the two results are merged."""
+        if self.loop_depth:
+            raise Untraceable("a return inside a loop")
+        results: list[Abstract] = []
+        for position, (outcome, state, steps) in enumerate(arms):
+            if isinstance(outcome, int):
+                self.state = state
+                passes = list(self.unrolled)
+                with self.trace.collecting() as more:
+                    outcome = self.go_on(outcome, stops) if outcome in stops else self.walk(outcome, stops)
+                    if isinstance(outcome, int):
+                        outcome = self.go_on(outcome, stops)
+                self.unrolled = passes
+                steps.extend(more)
+                arms[position] = (outcome, self.state, steps)
+            if not isinstance(outcome, Returned):
+                raise Untraceable("a path that neither returns nor goes on")
+            results.append(outcome.value)
+        merged: list[Merged] = []
+        value = self.merge_values(results[0], results[1], merged)
+        if isinstance(value, Unknown):
+            raise Untraceable(value.reason)
+        graphs = [Graph(tuple(arm[2])) for arm in arms]
+        self.trace.add(Branch(condition, graphs[0], graphs[1], tuple(merged), self.site()))
+        return Returned(value)
+
+    def merge(self, condition: Value, before: State, arms: list[Any], join: int) -> None:
+        """Join the states of two arms."""
+        del before
+        (_, a, steps_a), (_, b, steps_b) = arms
+        merged: list[Merged] = []
+        registers: dict[int, Abstract] = {}
+        live = self.flow.live[join]
+        for register in a.registers.keys() | b.registers.keys():
+            if register not in live:
+                continue
+            x, y = a.registers.get(register), b.registers.get(register)
+            if x is None or y is None:
+                registers[register] = Unknown("a variable that has a value in one arm of a branch only")
+            else:
+                registers[register] = self.merge_values(x, y, merged)
+        heap: dict[int, ListState] = {}
+        for key in a.heap.keys() & b.heap.keys():
+            if a.heap[key] != b.heap[key]:
+                for register, held in registers.items():
+                    if held == ListRef(key):
+                        registers[register] = Unknown("a list changed in one arm of a branch")
+            heap[key] = a.heap[key]
+        self.state = State(registers, heap)
+        graph_a, graph_b = Graph(tuple(steps_a)), Graph(tuple(steps_b))
+        if steps_a or steps_b or merged:
+            self.trace.add(Branch(condition, graph_a, graph_b, tuple(merged), self.site()))
+
+    def merge_values(self, x: Abstract, y: Abstract, merged: list[Merged]) -> Abstract:
+        """What a register holds after a branch."""
+        if x is y or x == y:
+            return x
+        if isinstance(x, Value) and isinstance(y, Value):
+            type_ = self.common(x.type, y.type)
+            if type_ is None:
+                return Unknown(f"a value that is {x.type} in one arm of a branch and {y.type} in the other")
+            if is_python_scalar(type_) and type_ == x.type == y.type and getattr(type_, "value", None) is not None:
+                return x
+            if any(self.is_input_memory(v) for v in (x, y)):
+                return Unknown("a value that may be an argument itself or a new array, by a branch")
+            after = self.trace.value(type_)
+            merged.append(Merged(x, y, after))
+            return after
+        if isinstance(x, Tuple) and isinstance(y, Tuple) and len(x.items) == len(y.items) and x.cls is y.cls:
+            items = tuple(self.merge_values(p, q, merged) for p, q in zip(x.items, y.items, strict=True))
+            bad = next((i for i in items if isinstance(i, Unknown)), None)
+            return bad if bad is not None else Tuple(items, x.cls)
+        return Unknown("a value that is of another kind in each arm of a branch")
+
+    def is_input_memory(self, value: Value) -> bool:
+        """Does the value share memory with an input?"""
+        root = self.trace.root(value)
+        return isinstance(value.type, ArrayType) and any(root is given.value for given in self.trace.inputs)
+
+    def common(self, x: Type, y: Type) -> Type | None:
+        """The type that covers two, None if there is none a region can carry."""
+        if x == y:
+            return x
+        if isinstance(x, ArrayType) and isinstance(y, ArrayType):
+            if (x.dtype, x.rank, x.wrapper) != (y.dtype, y.rank, y.wrapper):
+                return None
+            if not all(self.trace.facts.equal(p, q) is True for p, q in zip(x.shape, y.shape, strict=True)):
+                for p, q in zip(x.shape, y.shape, strict=True):
+                    self.trace.wish(p, q)
+                return None
+            return x if x.layout == y.layout else replace(x, layout=Layout.unknown())
+        for kind in (PyIntType, PyFloatType, PyBoolType):
+            if isinstance(x, kind) and isinstance(y, kind):
+                return kind()
+        return None
+
+    def go_on(self, at: int, stops: frozenset[int]) -> Outcome:
+        """Walk on to the end of the function from the end of a pass: the other passes, then what follows the loop."""
+        outcome: Outcome = at
+        while isinstance(outcome, int) and self.unrolled:
+            items, number, start, ins, end = self.unrolled.pop()
+            if outcome == end:
+                outcome = int(ins.exit)
+                for later, item in enumerate(items[number + 1 :], number + 1):
+                    self.registers[ins.target] = item
+                    self.unrolled.append((items, later, start, ins, end))
+                    depth = len(self.unrolled)
+                    passed = self.walk(start + 1, frozenset((end, ins.exit)))
+                    del self.unrolled[depth - 1 :]
+                    if passed != end:
+                        outcome = passed
+                        break
+            if not isinstance(outcome, int):
+                return outcome
+            inner_stops = frozenset((self.unrolled[-1][4], self.unrolled[-1][3].exit)) if self.unrolled else frozenset()
+            outcome = self.walk(outcome, inner_stops)
+        del stops
+        return outcome

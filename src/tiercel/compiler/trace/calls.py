@@ -1,0 +1,173 @@
+"""Calls: operators as objects, methods of arrays, known classes, and Python functions walked in place.
+
+In: an abstract callee with abstract arguments. Out: the abstract result. A Python function whose bytecode is known is
+walked in a frame of its own whose nodes carry the instruction of the call; its parameters are bound as Python binds
+them.
+
+Invariant: a function that is walked is guarded by identity, so its code, defaults and closure are what they were.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from typing import Any
+
+import numpy as np
+
+from tiercel.compiler.abstract import Abstract, Known, Mapping, Method, Tuple, Untraceable
+from tiercel.compiler.graph import Value
+from tiercel.compiler.trace.objects import Cell, is_named_tuple, operator_of, owner_of, unwrapped
+from tiercel.compiler.trace.scalars import Scalars
+from tiercel.compiler.trace.state import MAX_DEPTH, Raised, Returned
+from tiercel.dtypes import as_dtype, is_dtype
+from tiercel.operators import find_method
+from tiercel.operators.types import ArrayType, NpScalarType, PyFloatType
+from tiercel.shapes import Dim
+
+
+class Calls(Scalars):
+    """Adds calls."""
+
+    def attribute_of(self, owner: Known, name: str) -> Abstract:
+        """An attribute of a known object."""
+        value, source = self.environment.read_attribute(owner.value, owner.source, name)
+        if source[0] == "constant":
+            return self.constant(value)
+        return self.sampled(value, source)
+
+    def call(self, callee: Abstract, args: list[Abstract], keywords: dict[str, Abstract]) -> Abstract:
+        """Call something."""
+        if isinstance(callee, Method):
+            return self.call_method(callee, args, keywords)
+        if not isinstance(callee, Known):
+            raise Untraceable("a call of something that is not known")
+        target = callee.value
+        found = operator_of(target)
+        if found is not None:
+            row, spelling = found
+            if isinstance(target, type):
+                return Known(
+                    target(*(self.static(a) for a in args), **{k: self.static(v) for k, v in keywords.items()})
+                )
+            form = row.spellings[spelling]
+            if form.kind == "class":
+                given = {n: getattr(target, n) for n in type(target).__slots__}
+                constructed = {n: self.constant(v) for n, v in given.items()}
+                return self.apply(row, spelling, args, {**constructed, **keywords})
+            return self.apply(row, spelling, args, keywords)
+        if isinstance(target, types.MethodType):
+            receiver = Known(target.__self__, owner_of(callee.source))
+            self.environment.require(owner_of(callee.source), "identity", target.__self__)
+            if isinstance(target.__func__, types.FunctionType):
+                return self.call_function(target.__func__, [receiver, *args], keywords)
+            raise Untraceable(f"a call of {target.__func__!r}, which is Python")
+        if isinstance(target, types.FunctionType):
+            return self.call_function(target, args, keywords)
+        construct = getattr(type(target), "__tiercel_cell__", None)
+        if construct is not None:
+            method = inspect.getattr_static(type(target), "construct", None)
+            if method is not None:
+                return self.call(self.attribute_of(callee, "construct"), args, keywords)
+        known = None if keywords else self.known_call(target, args)
+        if known is not None:
+            return known
+        builtin = getattr(target, "__name__", type(target).__name__)
+        raise Untraceable(f"a call of {builtin}, which is Python")
+
+    def known_call(self, target: Any, args: list[Abstract]) -> Abstract | None:
+        """Calls of classes and C functions that are understood: `np.float32(x)`, `math.sqrt(n)`, named tuples."""
+        if isinstance(target, type) and is_dtype(target) and issubclass(target, np.generic) and len(args) == 1:
+            given = args[0]
+            if isinstance(given, Value) and not isinstance(given.type, ArrayType | NpScalarType):
+                return self.node("astype", (given,), {"dtype": as_dtype(target)}, NpScalarType(as_dtype(target)))
+        if isinstance(target, type) and issubclass(target, tuple) and hasattr(target, "_fields"):
+            if len(args) == len(target._fields) and is_named_tuple(target):
+                return Tuple(tuple(args), target)
+        if getattr(target, "__module__", None) == "math" and callable(target):
+            return self.math_call(target.__name__, target, args)
+        return None
+
+    def math_call(self, name: str, target: Any, args: list[Abstract]) -> Abstract | None:
+        """A function of `math`: computed now on numbers that are known; a square root of a size otherwise."""
+        try:
+            values = [self.static(a) for a in args]
+        except Untraceable:
+            return None
+        if not any(isinstance(v, Dim) for v in values):
+            if not all(isinstance(v, int | float) for v in values):
+                return None
+            return self.constant(target(*values))
+        if name == "sqrt" and isinstance(args[0], Value):
+            return self.node("sqrt", args[:1], {}, PyFloatType())  # type: ignore[arg-type]
+        return None
+
+    def call_method(self, method: Method, args: list[Abstract], keywords: dict[str, Abstract]) -> Abstract:
+        """A method of an array."""
+        if isinstance(method.receiver, Value):
+            found = find_method(method.name)
+            if found is not None:
+                row, spelling = found
+                return self.apply(row, spelling, [method.receiver, *args], keywords)
+        if isinstance(method.receiver, Mapping) and method.name in ("items", "values", "keys", "get"):
+            pairs = method.receiver.items
+            if method.name == "get":
+                wanted = self.static(args[0])
+                return next((v for k, v in pairs if k == wanted), args[1] if len(args) > 1 else Known(None))
+            chosen: dict[str, list[Abstract]] = {
+                "items": [Tuple((self.constant(k), v)) for k, v in pairs],
+                "values": [v for _, v in pairs],
+                "keys": [self.constant(k) for k, _ in pairs],
+            }
+            return Tuple(tuple(chosen[method.name]))
+        raise Untraceable(f"the method {method.name}")
+
+    def call_function(
+        self, target: types.FunctionType, args: list[Abstract], keywords: dict[str, Abstract]
+    ) -> Abstract:
+        """Walk a Python function in place."""
+        trace = self.trace
+        inner = getattr(target, "__wrapped__", None)
+        function = inner if hasattr(target, "__tiercel__") and isinstance(inner, types.FunctionType) else target
+        program = self.environment.program_of(function)
+        if program is None:
+            raise Untraceable(f"a call of {target.__qualname__}, which is Python")
+        if trace.depth >= MAX_DEPTH:
+            raise Untraceable(f"calls nested deeper than {MAX_DEPTH}")
+        try:
+            bound = inspect.signature(function, follow_wrapped=False).bind(*args, **keywords)
+        except TypeError as error:
+            raise Untraceable(f"{target.__qualname__}: {error}") from None
+        code, constants = program
+        frame = type(self)(trace, code, constants, self.environment.child(function), self.site())
+        frame.state.heap = self.state.heap
+        for register, parameter in enumerate(inspect.signature(function, follow_wrapped=False).parameters.values()):
+            if parameter.name in bound.arguments:
+                given = bound.arguments[parameter.name]
+                if parameter.kind is parameter.VAR_POSITIONAL:
+                    given = Tuple(tuple(given))
+                elif parameter.kind is parameter.VAR_KEYWORD:
+                    given = Mapping(tuple(given.items()))
+            elif parameter.kind is parameter.VAR_POSITIONAL:
+                given = Tuple(())
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                given = Mapping(())
+            else:
+                given = frame.default(parameter)
+            frame.registers[register] = given
+        for position in range(len(code.free)):
+            frame.registers[len(code.parameters) + position] = Known(Cell(position))
+        trace.depth += 1
+        outcome = frame.walk(0, frozenset())
+        trace.depth -= 1
+        self.state.heap = frame.state.heap
+        if isinstance(outcome, Raised):
+            raise Untraceable("a call that always raises")
+        assert isinstance(outcome, Returned)
+        return outcome.value
+
+    def default(self, parameter: inspect.Parameter) -> Abstract:
+        """A default value; it is part of the function object, which is guarded by identity."""
+        if unwrapped(parameter.default) is not None:
+            raise Untraceable(f"an array as default of {parameter.name}")
+        return self.constant(parameter.default)

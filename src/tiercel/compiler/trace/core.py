@@ -1,0 +1,222 @@
+"""The frame of a walk without its instructions: operands, constants, values of the environment, nodes, lists.
+
+In: the bytecode of one function, its constants and environment. Out: `FrameCore`, on which every subject of the walk
+is built in a class of its own (operators, views, scalars, structure, calls, branches, loops), each knowing only those
+before it.
+
+Invariants: whatever is read from the environment leaves a condition or is a hidden input; a node carries the
+instruction of the outermost function, because that is where the interpreter goes on.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tiercel.bytecode.instructions import Instruction
+from tiercel.bytecode.program import UNBOUND, Function
+from tiercel.compiler.abstract import (
+    Abstract,
+    Known,
+    ListRef,
+    ListState,
+    Slice,
+    Source,
+    Tuple,
+    Unknown,
+    Untraceable,
+    static,
+)
+from tiercel.compiler.environment import Environment, is_plain
+from tiercel.compiler.flow import Flow, flow_of
+from tiercel.compiler.graph import Guard, Input, Node, Value
+from tiercel.compiler.trace.objects import is_frozen, tensor_type, unwrapped
+from tiercel.compiler.trace.state import BOOL, MAX_UNROLL, Outcome, State, Trace
+from tiercel.dtypes import DType, as_dtype, is_dtype
+from tiercel.operators.types import ArrayType, NpScalarType, PyBoolType, PyFloatType, PyIntType, Type
+from tiercel.shapes import DimLike
+
+
+class FrameCore:
+    """The walk of one function: its registers, and the nodes it adds to the trace.
+
+    The classes built on this one add a subject each; `walk.Frame` is the whole.
+    """
+
+    def __init__(
+        self,
+        trace: Trace,
+        function: Function,
+        constants: Sequence[Any],
+        environment: Environment,
+        origin: int | None,
+    ) -> None:
+        self.trace = trace
+        self.function = function
+        self.constants = constants
+        self.environment = environment
+        self.flow: Flow = flow_of(function)
+        self.origin = origin  # of the call in the outermost function, None for that itself
+        self.state = State({}, {})
+        self.loops: list[tuple[int, int]] = []  # (start, end) of the while loops whose test is being looked for
+        self.loop_depth = 0
+        self.unrolled: list[tuple[list[Abstract], int, int, Instruction, int]] = []  # passes being walked
+        self.index = 0
+
+    def walk(self, start: int, stops: frozenset[int]) -> Outcome:
+        """Follow control from `start`: see `walk.Frame`."""
+        raise NotImplementedError
+
+    @property
+    def registers(self) -> dict[int, Abstract]:
+        """What the registers hold."""
+        return self.state.registers
+
+    def site(self) -> int:
+        """The instruction of the outermost function that is responsible."""
+        return self.index if self.origin is None else self.origin
+
+    def constant(self, value: Any) -> Abstract:
+        """A Python constant as an abstract value."""
+        kind = type(value)
+        if kind is bool:
+            return self.trace.value(PyBoolType(value))
+        if kind is int:
+            return self.trace.value(PyIntType(value))
+        if kind is float:
+            return self.trace.value(PyFloatType(value))
+        if kind is tuple:
+            return Tuple(tuple(self.constant(item) for item in value))
+        if kind is slice:
+            return Slice(*(self.constant(p) for p in (value.start, value.stop, value.step)))
+        return Known(value)
+
+    def operand(self, operand: int) -> Abstract:
+        """What a use operand stands for."""
+        if operand < 0:
+            return self.constant(self.constants[~operand])
+        found = self.registers.get(operand)
+        if found is None:
+            raise Untraceable("a variable that may have no value")
+        if isinstance(found, Unknown):
+            raise Untraceable(found.reason)
+        if isinstance(found, Known) and found.value is UNBOUND:
+            raise Untraceable("a variable that may have no value")
+        return found
+
+    def sampled(self, value: Any, source: Source) -> Abstract:
+        """A value read from the environment: a tensor is a hidden input, a constant is guarded."""
+        array = unwrapped(value)
+        if array is not None:
+            return self.hidden_input(value, source)
+        if isinstance(value, bool | int | float) and type(value) in (bool, int, float):
+            self.environment.require(source, "value", value)
+            return self.constant(value)
+        if is_plain(value):
+            self.environment.require(source, "value", value)
+            return self.constant(value)
+        if isinstance(value, types.MethodType):
+            self.environment.require(source, "function", value.__func__)
+        else:
+            self.environment.require(source, "identity", value)
+        return Known(value, source)
+
+    def hidden_input(self, value: Any, source: Source) -> Abstract:
+        """A tensor of the environment as an input of the region."""
+        trace = self.trace
+        known = trace.by_source.get(source)
+        if known is not None:
+            return known
+        type_ = tensor_type(value, f"p{len(trace.inputs)}", trace)
+        if not isinstance(type_, ArrayType):
+            raise Untraceable(f"a {type(value).__name__} from the environment that is no plain array")
+        made = trace.value(type_, f"p{len(trace.inputs)}")
+        trace.inputs.append(Input(made, source, frozen=is_frozen(value)))
+        trace.by_source[source] = made
+        return made
+
+    def node(self, operator: str, inputs: Sequence[Value], attributes: dict[str, Any], type_: Type) -> Value:
+        """Add a node with one result."""
+        output = self.trace.value(type_)
+        self.trace.add(Node(operator, tuple(inputs), attributes, (output,), self.site()))
+        return output
+
+    def scalar_node(self, operator: str, *inputs: Value, dtype: DType = BOOL) -> Value:
+        """A node on scalars whose result is a NumPy scalar of `dtype` (for conditions)."""
+        return self.node(operator, inputs, {}, NpScalarType(dtype))
+
+    def number(self, x: float) -> Value:
+        """A Python number."""
+        value = self.constant(x)
+        assert isinstance(value, Value)
+        return value
+
+    def guard(self, condition: Value, reason: str) -> None:
+        """Leave for the interpreter unless `condition`."""
+        if isinstance(condition.type, PyBoolType) and condition.type.value is True:
+            return
+        self.trace.add(Guard(condition, reason, self.site()))
+
+    def size_value(self, dim: DimLike) -> Value:
+        """A size as a Python int."""
+        return self.trace.value(PyIntType(dim))
+
+    def static(self, x: Abstract) -> Any:
+        """The Python value of something that must be known."""
+        if isinstance(x, ListRef):
+            return [self.static(item) for item in self.items(x)]
+        return static(x)
+
+    def items(self, x: Abstract) -> list[Abstract]:
+        """The items of a tuple or list of known length."""
+        if isinstance(x, Tuple):
+            return list(x.items)
+        if isinstance(x, tuple):  # positionals collected by a spelling
+            return list(x)
+        if isinstance(x, Known):
+            return self.known_items(x)
+        if isinstance(x, ListRef):
+            state = self.state.heap[x.key]
+            if state.collected is not None or state.collecting is not None:
+                raise Untraceable("a list whose length changes from call to call")
+            return state.items
+        raise Untraceable("a sequence that is neither a tuple nor a list")
+
+    def known_items(self, x: Known) -> list[Abstract]:
+        """The items of a list, tuple or list of cells found in the environment: guarded one by one."""
+        value = x.value
+        cells = getattr(type(value), "__tiercel_cell__", None) is not None and hasattr(type(value), "__getitem__")
+        if type(value) not in (list, tuple) and not cells:
+            raise Untraceable(f"the items of a {type(value).__name__}")
+        if len(value) > MAX_UNROLL:
+            raise Untraceable(f"a sequence of {len(value)} items")
+        self.environment.require(x.source, "length", len(value))
+        if x.source[0] == "constant":
+            return [self.constant(item) for item in value]
+        return [self.sampled(item, ("item", (x.source, i))) for i, item in enumerate(value)]
+
+    def as_value(self, x: Abstract) -> Value:
+        """An operand as a graph value."""
+        if isinstance(x, Value):
+            return x
+        if isinstance(x, Known) and isinstance(x.value, np.generic) and is_dtype(type(x.value)):
+            return self.numpy_scalar(x.value)
+        raise Untraceable(f"a {type(x.value if isinstance(x, Known) else x).__name__} as an operand")
+
+    def numpy_scalar(self, value: Any) -> Value:
+        """A NumPy scalar that is known: a conversion of the Python number."""
+        dtype = as_dtype(type(value))
+        if dtype.kind not in "fiub":
+            raise Untraceable(f"a {dtype.name} constant")
+        number = self.constant(value.item())
+        assert isinstance(number, Value)
+        return self.node("astype", (number,), {"dtype": dtype}, NpScalarType(dtype))
+
+    def new_list(self, items: list[Abstract]) -> ListRef:
+        """A new list."""
+        key = next(self.trace.lists)
+        self.state.heap[key] = ListState(items)
+        return ListRef(key)

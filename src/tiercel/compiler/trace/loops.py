@@ -1,0 +1,264 @@
+"""Loops: counted, over known items, and while a condition holds.
+
+In: a `LoopStart`. Out: one `Loop` step, or the passes written out where the items are known and few.
+
+Invariants: the body is walked until the types of what it carries no longer change, a number that differs widens once;
+nothing else that a pass changed survives it; a list is followed only if each pass appends one element of one type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tiercel.bytecode.instructions import Instruction
+from tiercel.compiler.abstract import Abstract, Iterable, ListState, Unknown, Untraceable
+from tiercel.compiler.graph import Carried, Collected, Graph, Loop, Value
+from tiercel.compiler.trace.branches import Branches
+from tiercel.compiler.trace.scalars import Counted
+from tiercel.compiler.trace.state import MAX_UNROLL, LoopTest, Outcome, State
+from tiercel.operators.layout import Layout
+from tiercel.operators.types import ArrayType, NpScalarType, PyBoolType, PyComplexType, PyFloatType, PyIntType, Type
+from tiercel.shapes import DimLike, Symbol, symbols_of
+
+
+class Loops(Branches):
+    """Adds loops."""
+
+    def loop(self, at: int, ins: Instruction) -> Outcome:
+        """A loop; returns where control goes on after it, or how the function was left inside."""
+        end = self.flow.loop_end[at]
+        if ins.iterator is None:
+            return self.while_loop(at, ins, end)
+        iterable = self.operand(ins.iterator)
+        known = self.known_passes(iterable)
+        if known is not None:
+            return self.unroll(known, at, ins, end)
+        length, element = self.counted(iterable)
+        index = self.trace.value(PyIntType(Symbol(f"t{next(self.trace.symbols)}", "scalar")), "t")
+        before = self.state
+        candidates = self.carried_candidates(at, end)
+        inside = self.first_types(before, candidates)
+        saved = self.loops
+        self.loops = []
+        self.loop_depth += 1
+        for _ in range(6):
+            self.state, values = self.enter_loop(before, inside, collecting=True)
+            with self.trace.collecting() as steps:
+                self.registers[ins.target] = element(index)
+                if self.walk(at + 1, frozenset((end, ins.exit))) != end:
+                    raise Untraceable("a break or return that depends on data")
+            if not self.widen(before, self.state, inside, values, candidates):
+                break
+        else:
+            raise Untraceable("a loop whose carried values change their types")
+        self.loop_depth -= 1
+        self.loops = saved
+        self.index = at
+        carries, after = self.leave_loop(before, self.state, inside, values)
+        collected, heap = self.collect(before, self.state, length, index)
+        self.trace.add(
+            Loop(length, self.loop_index(index), None, None, Graph(tuple(steps)), carries, collected, self.site())
+        )
+        self.state = State(self.after_loop(before, after, at, end, ins), heap)
+        return int(ins.exit)
+
+    def unroll(self, items: list[Abstract], at: int, ins: Instruction, end: int) -> Outcome:
+        """A loop over known items, pass by pass."""
+        depth = len(self.unrolled)
+        for number, item in enumerate(items):
+            self.registers[ins.target] = item
+            self.unrolled.append((items, number, at, ins, end))
+            outcome = self.walk(at + 1, frozenset((end, ins.exit)))
+            del self.unrolled[depth:]
+            if outcome != end:
+                return outcome  # a return, or a break that is known
+        return int(ins.exit)
+
+    def loop_index(self, index: Value) -> Value:
+        """The counter; its symbol is the name of the loop variable."""
+        return index
+
+    def known_passes(self, iterable: Abstract) -> list[Abstract] | None:
+        """The items of a short sequence that is known."""
+        if isinstance(iterable, Iterable) and isinstance(iterable.length, int) and iterable.length <= MAX_UNROLL:
+            if not isinstance(iterable.at, Counted):
+                return [iterable.at(self.number(i)) for i in range(iterable.length)]
+            return None
+        return None
+
+    def counted(self, iterable: Abstract) -> tuple[DimLike, Callable[[Value], Abstract]]:
+        """Trip count and element of a loop."""
+        if isinstance(iterable, Iterable):
+            return iterable.length, iterable.at
+        raise Untraceable("a loop over something that is no range, array, tuple or list")
+
+    def carried_candidates(self, at: int, end: int) -> list[int]:
+        """Registers that the body writes and somebody reads at the next pass or after the loop."""
+        written = {r for i in range(at, end + 1) for r in self.function.instructions[i].registers_written()}
+        return sorted(r for r in written if r in self.flow.live[at] and r in self.registers)
+
+    def first_types(self, before: State, candidates: list[int]) -> dict[int, Type | None]:
+        """Nothing is carried until a pass shows that it changes."""
+        del before, candidates
+        return {}
+
+    def enter_loop(
+        self, before: State, inside: dict[int, Type | None], *, collecting: bool
+    ) -> tuple[State, dict[int, Value]]:
+        """The state at the start of a pass: new values for what is carried."""
+        state = before.copy()
+        values: dict[int, Value] = {}
+        for register, type_ in inside.items():
+            if type_ is None:
+                state.registers[register] = Unknown("a variable that is of another kind in each pass of a loop")
+            else:
+                values[register] = self.trace.value(type_, f"c{register}")
+                state.registers[register] = values[register]
+        if collecting:
+            for content in state.heap.values():
+                free = not content.outside and not content.items
+                if free and content.collected is None and content.collecting is None:
+                    content.collecting = []
+        return state, values
+
+    def widen(
+        self,
+        before: State,
+        after: State,
+        inside: dict[int, Type | None],
+        values: dict[int, Value],
+        candidates: list[int],
+    ) -> bool:
+        """Note what the pass changed; true when the types had to change, so that the pass must be walked again."""
+        changed = False
+        for register in candidates:
+            start = before.registers[register]
+            now = after.registers.get(register, Unknown("a variable without a value"))
+            if register not in inside:
+                if now is start or now == start:
+                    continue
+                inside[register] = None
+                if isinstance(start, Value) and isinstance(now, Value):
+                    inside[register] = self.common(opened(start.type), opened(now.type))
+                changed = True
+            elif inside[register] is not None:
+                current = inside[register]
+                type_ = None
+                if isinstance(now, Value) and current is not None:
+                    type_ = self.common(current, opened(now.type))
+                if type_ != current:
+                    inside[register] = type_
+                    changed = True
+        del values
+        return changed
+
+    def leave_loop(
+        self, before: State, after: State, inside: dict[int, Type | None], values: dict[int, Value]
+    ) -> tuple[tuple[Carried, ...], dict[int, Value]]:
+        """The carried values of a finished loop, and what the registers hold after it."""
+        carries: list[Carried] = []
+        results: dict[int, Value] = {}
+        for register, type_ in inside.items():
+            if type_ is None:
+                continue
+            initial, following = before.registers[register], after.registers[register]
+            assert isinstance(initial, Value)
+            if not isinstance(following, Value):
+                raise Untraceable("a variable that is of another kind in each pass of a loop")
+            result = self.trace.value(type_, values[register].name)
+            carries.append(Carried(initial, values[register], following, result))
+            results[register] = result
+        return tuple(carries), results
+
+    def collect(
+        self, before: State, after: State, length: DimLike, index: Value
+    ) -> tuple[tuple[Collected, ...], dict[int, ListState]]:
+        """Lists that the body appended to once per pass."""
+        heap: dict[int, ListState] = {}
+        collected: list[Collected] = []
+        for key, content in before.heap.items():
+            now = after.heap[key]
+            if now.collecting is None or content.collecting is not None:
+                if now != content:
+                    raise Untraceable("a list that a loop changes in another way than by appending to an empty one")
+                heap[key] = content
+                continue
+            if not now.collecting:
+                heap[key] = content
+                continue
+            if len(now.collecting) != 1:
+                raise Untraceable("a list that a loop appends to more than once per pass")
+            element = now.collecting[0]
+            if not isinstance(element, Value) or not isinstance(element.type, ArrayType | NpScalarType):
+                raise Untraceable("a list of values that are no arrays")
+            shape = element.type.shape if isinstance(element.type, ArrayType) else ()
+            own = index.type.value if isinstance(index.type, PyIntType) else None
+            if any(own in symbols_of(d) for d in shape):
+                raise Untraceable("a list of arrays whose sizes differ")
+            wrapper = element.type.wrapper if isinstance(element.type, ArrayType) else "ndarray"
+            type_ = ArrayType(element.type.dtype, (length, *shape), Layout.c(1 + len(shape)), "cpu", wrapper)
+            whole = self.trace.value(type_)
+            collected.append(Collected(element, whole))
+            heap[key] = ListState(collected=whole, length=length)
+        return tuple(collected), heap
+
+    def after_loop(
+        self, before: State, after: dict[int, Value], at: int, end: int, ins: Instruction
+    ) -> dict[int, Abstract]:
+        """The registers after a loop: carried ones have their last value, others written in the body are not known."""
+        registers = dict(before.registers)
+        for i in range(at, end + 1):
+            for register in self.function.instructions[i].registers_written():
+                if (
+                    register not in after and register in registers and register not in self.flow.live[at]
+                ) or register not in registers:
+                    registers[register] = Unknown("a variable set in a loop that may not run")
+        registers.update(after)
+        del ins
+        return registers
+
+    def while_loop(self, at: int, ins: Instruction, end: int) -> int:
+        """`while condition:`; the steps up to the test run before every pass."""
+        before = self.state
+        candidates = self.carried_candidates(at, end)
+        inside = self.first_types(before, candidates)
+        saved = self.loops
+        self.loop_depth += 1
+        for _ in range(6):
+            self.state, values = self.enter_loop(before, inside, collecting=False)
+            self.loops = [*saved, (at, end)]
+            with self.trace.collecting() as header:
+                test = self.walk(at + 1, frozenset((end,)))
+            if not isinstance(test, LoopTest):
+                raise Untraceable("a loop without an end that depends on data")
+            at_test = self.state.copy()
+            self.loops = []
+            with self.trace.collecting() as steps:
+                if self.walk(test.inside, frozenset((end,))) != end:
+                    raise Untraceable("a break or return that depends on data")
+            if not self.widen(before, self.state, inside, values, candidates):
+                break
+        else:
+            raise Untraceable("a loop whose carried values change their types")
+        self.loop_depth -= 1
+        self.loops = saved
+        self.index = at
+        for register in candidates:
+            entered = values.get(register, before.registers[register])
+            if at_test.registers.get(register) is not entered and at_test.registers.get(register) != entered:
+                raise Untraceable("a loop whose condition changes a variable")
+        if any(self.state.heap[key] != content for key, content in before.heap.items()):
+            raise Untraceable("a list that grows in a while loop")
+        carries, after = self.leave_loop(before, self.state, inside, values)
+        self.trace.add(
+            Loop(None, None, Graph(tuple(header)), test.condition, Graph(tuple(steps)), carries, (), self.site())
+        )
+        self.state = State(self.after_loop(before, after, at, end, ins), before.heap)
+        return int(ins.exit)
+
+
+def opened(type_: Type) -> Type:
+    """The type without its known value: what a loop carries changes."""
+    if isinstance(type_, PyIntType | PyFloatType | PyBoolType | PyComplexType):
+        return type(type_)()
+    return type_

@@ -1,0 +1,85 @@
+"""Python objects as a trace meets them: arrays and wrappers of arrays, named tuples, operators, captured cells.
+
+In: values found in arguments and in the environment. Out: what they are to a trace. Nothing here runs code of the
+user's: classes are told by their exact type and by what stands in their own namespace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tiercel.compiler.abstract import Iterable, Known, ListRef, Mapping, Method, Range, Slice, Source, Tuple, Unknown
+from tiercel.compiler.graph import Value
+from tiercel.compiler.trace.state import Trace
+from tiercel.dtypes import as_dtype, is_dtype
+from tiercel.operators import Operator, find_function, get
+from tiercel.operators.layout import Layout
+from tiercel.operators.types import ArrayType, Type
+from tiercel.shapes import DimLike
+from tiercel.values import Parameter, Tensor
+from tiercel.values.parameter import frozen_state
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A captured cell, by its position."""
+
+    position: int
+
+
+def unwrapped(value: Any) -> np.ndarray[Any, Any] | None:
+    """The ndarray of an ndarray or Tensor; None for anything else."""
+    if type(value) is np.ndarray:
+        return value
+    return value._array if type(value) in (Tensor, Parameter) else None
+
+
+def is_frozen(value: Any) -> bool:
+    """May a kernel keep a packed form of the value?"""
+    return frozen_state(value) is not None
+
+
+def tensor_type(value: Any, name: str, trace: Trace) -> Type | None:
+    """The type of an array: the sizes of a frozen one are static, all others are symbols named after it."""
+    array = unwrapped(value)
+    if array is None or not is_dtype(array.dtype) or not array.dtype.isnative:
+        return None
+    if is_frozen(value):
+        shape: tuple[DimLike, ...] = array.shape
+    else:
+        shape = tuple(trace.symbol(f"{name}_{axis}", size) for axis, size in enumerate(array.shape))
+    wrapper = "ndarray" if type(value) is np.ndarray else "Tensor"
+    return ArrayType(as_dtype(array.dtype), shape, Layout.of(array), "cpu", wrapper)
+
+
+def is_named_tuple(cls: Any) -> bool:
+    """A class made by `NamedTuple` or `namedtuple`, whose making runs no code of the user's."""
+    fields = getattr(cls, "_fields", None)
+    if not (isinstance(cls, type) and issubclass(cls, tuple) and isinstance(fields, tuple)):
+        return False
+    own = vars(cls)
+    return "__new__" in own and "__init__" not in own and cls.__bases__ == (tuple,)
+
+
+def operator_of(target: Any) -> tuple[Operator, int] | None:
+    """The operator that a NumPy function, `tiercel.ops` function, class or instance of one stands for."""
+    claim = getattr(target, "__tiercel_op__", None)
+    if isinstance(claim, tuple):
+        return get(claim[0]), claim[1]
+    try:
+        return find_function(target)
+    except TypeError:  # unhashable
+        return None
+
+
+def owner_of(source: Source) -> Source:
+    """Where the object is found whose attribute `source` is."""
+    return source[1][0] if source[0] == "attribute" else ("constant", None)
+
+
+def is_abstract(x: Any) -> bool:
+    """An abstract value, not a Python value?"""
+    return isinstance(x, Value | Known | Tuple | ListRef | Mapping | Slice | Range | Iterable | Method | Unknown)

@@ -1,0 +1,221 @@
+"""Applications of rows of the operator table.
+
+In: a row, a spelling and abstract arguments. Out: a node typed by the row, and its results as abstract values.
+
+Invariants: what the rules of the row refuse is not traced, Python raises it; a result that may share memory with an
+operand has the root of that operand; Python numbers keep Python's meaning, what could raise or leave 62 bits is
+guarded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from tiercel.compiler.abstract import Abstract, Known, ListRef, Tuple, Untraceable, type_of_abstract
+from tiercel.compiler.graph import Node, Value
+from tiercel.compiler.trace.core import FrameCore
+from tiercel.compiler.trace.objects import is_abstract
+from tiercel.compiler.trace.state import SAFE_INT
+from tiercel.operators import Bound, Operator
+from tiercel.operators.layout import Layout
+from tiercel.operators.types import (
+    ArrayType,
+    ListType,
+    NoneType,
+    NpScalarType,
+    PyBoolType,
+    PyComplexType,
+    PyFloatType,
+    PyIntType,
+    TupleType,
+    Type,
+)
+
+
+class Operators(FrameCore):
+    """Adds the operator table."""
+
+    def apply(self, row: Operator, spelling: int, args: Sequence[Abstract], keywords: dict[str, Abstract]) -> Abstract:
+        """Apply an operator of the table."""
+        try:
+            bound = row.bind(spelling, list(args), keywords)
+        except TypeError as error:
+            raise Untraceable(f"{row.name}: {error}") from None
+        collected = self.joined(row, bound)
+        if collected is not None:
+            return collected
+        heap = self.state.heap
+        types_: list[Any] = []
+        inputs: list[Value] = []
+        for parameter, given in zip(row.parameters, bound.operands, strict=False):
+            if given is None or (isinstance(given, Known) and given.value is None):
+                types_.append(None)
+                inputs.append(self.trace.value(NoneType()))
+                continue
+            if parameter.role == "operands":
+                items = self.items(given)
+                types_.append(TupleType(tuple(type_of_abstract(i, heap) for i in items)))
+                inputs += [self.as_value(i) for i in items]
+            elif row.name in ("index", "set_index") and parameter.name == "key":
+                types_.append(type_of_abstract(given, heap))
+            else:
+                types_.append(type_of_abstract(given, heap))
+                inputs.append(self.as_value(given))
+        while inputs and isinstance(inputs[-1].type, NoneType):
+            inputs.pop()
+        attributes = {name: self.attribute_value(given) for name, given in bound.attributes.items()}
+        typed = Bound(row, spelling, tuple(types_), attributes)
+        if row.effects(typed, self.trace.facts).kind != "pure":
+            raise Untraceable(f"{row.name} writes into an array")
+        self.wishes(row, inputs, typed)
+        result = row.infer(typed, self.trace.facts, self.trace.data_symbol)
+        return self.results(row, typed, inputs, attributes, result, bound.operands)
+
+    def attribute_value(self, given: Any) -> Any:
+        """An attribute as a Python value; positionals that a spelling collects come as a tuple."""
+        if isinstance(given, tuple) and any(map(is_abstract, given)):
+            return tuple(self.attribute_value(item) for item in given)
+        return self.static(given) if is_abstract(given) else given
+
+    def wishes(self, row: Operator, inputs: list[Value], bound: Bound) -> None:
+        """Sizes that should be known equal for the application to be fast."""
+        shapes = [v.type.shape for v in inputs if isinstance(v.type, ArrayType)]
+        if row.lowering.cls == "elementwise":
+            for other in shapes[1:]:
+                for a, b in zip(reversed(shapes[0]), reversed(other), strict=False):
+                    if a != 1 and b != 1:
+                        self.trace.wish(a, b)
+        elif row.name in ("matmul", "dot", "linear") and len(shapes) > 1 and all(shapes[:2]):
+            x, y = shapes[:2]
+            self.trace.wish(x[-1], y[-1] if row.name == "linear" or len(y) == 1 else y[-2])
+            for a, b in zip(reversed(x[:-2]), reversed(y[:-2]), strict=False):
+                if a != 1 and b != 1:
+                    self.trace.wish(a, b)
+        elif row.name == "reshape":
+            wanted = bound.attributes.get("shape")
+            given = shapes[0] if shapes else ()
+            for a, b in zip(reversed(given), reversed(wanted if isinstance(wanted, tuple) else ()), strict=False):
+                if b == -1:
+                    break
+                self.trace.wish(a, b)
+        elif row.name in ("concat", "stack", "where") and len(shapes) > 1:
+            for other in shapes[1:]:
+                for a, b in zip(shapes[0], other, strict=False):
+                    self.trace.wish(a, b)
+
+    def results(
+        self, row: Operator, typed: Bound, inputs: list[Value], attributes: dict[str, Any], type_: Any,
+        operands: Sequence[Any],
+    ) -> Abstract:  # fmt: skip
+        """The node of an application, and its results as abstract values."""
+        if isinstance(type_, PyIntType | PyFloatType | PyBoolType | PyComplexType):
+            if type_.value is not None:
+                return self.trace.value(type_)
+            return self.python_scalar(row, inputs, type_)
+        items = type_.items if isinstance(type_, TupleType | ListType) else (type_,)
+        if items is None:
+            raise Untraceable(f"{row.name}: results of unknown number")
+        if not all(isinstance(t, ArrayType | NpScalarType) for t in items):
+            raise Untraceable(f"{row.name} gives a {type(items[0]).__name__.removesuffix('Type')}")
+        if (
+            any(isinstance(t, NpScalarType) and t.dtype.kind in "iu" for t in items)
+            and inputs
+            and all(not isinstance(v.type, ArrayType) or v.type.rank == 0 for v in inputs)
+        ):
+            raise Untraceable(f"{row.name} of NumPy integers (it warns when it overflows)")
+        aliases = row.alias(typed, self.trace.facts)
+        kinds = aliases if isinstance(aliases, list) else [aliases] * len(items)
+        if len(items) == 1 and kinds[0].kind in ("same", "same_if") and kinds[0].operand is not None:
+            same = operands[kinds[0].operand]
+            if kinds[0].kind == "same":
+                return same  # type: ignore[no-any-return]
+        outputs = tuple(self.trace.value(t) for t in items)
+        for output, alias in zip(outputs, kinds, strict=True):
+            if alias.kind != "fresh" and alias.operand is not None and isinstance(output.type, ArrayType):
+                viewed = operands[alias.operand]
+                if isinstance(viewed, Value):
+                    self.trace.roots[output] = self.trace.root(viewed)
+        self.trace.add(Node(row.name, tuple(inputs), attributes, outputs, self.site()))
+        if not isinstance(type_, TupleType | ListType):
+            return outputs[0]
+        if isinstance(type_, ListType):
+            return self.new_list(list(outputs))
+        return Tuple(outputs)
+
+    def python_scalar(self, row: Operator, inputs: list[Value], type_: Type) -> Abstract:
+        """Arithmetic of Python numbers that are not known: what may raise is guarded or refused."""
+        name = row.name
+        if isinstance(type_, PyIntType):
+            if name not in ("add", "subtract", "negative", "positive"):
+                raise Untraceable(f"{name} of Python ints whose size is not known")
+            for value in inputs:
+                if isinstance(value.type, PyIntType) and value.type.value is None:
+                    low = self.scalar_node("greater", value, self.number(-SAFE_INT))
+                    high = self.scalar_node("less", value, self.number(SAFE_INT))
+                    self.guard(self.scalar_node("logical_and", low, high), "a Python int beyond 62 bits")
+        elif isinstance(type_, PyFloatType):
+            if name == "divide":
+                self.guard(self.scalar_node("not_equal", inputs[1], self.number(0.0)), "a division by zero")
+            elif name not in ("add", "subtract", "multiply", "negative", "positive", "absolute"):
+                raise Untraceable(f"{name} of Python floats")
+        elif not isinstance(type_, PyBoolType):
+            raise Untraceable(f"{name} of Python numbers gives a {type_}")
+        return self.node(name, inputs, {}, type_)
+
+    def joined(self, row: Operator, bound: Bound) -> Abstract | None:
+        """stack, concat and array of a list that a loop filled: the elements already lie along a first axis."""
+        given = bound.operands[0] if bound.operands else None
+        if not isinstance(given, ListRef):
+            return None
+        state = self.state.heap[given.key]
+        if state.collected is None:
+            return None
+        source = state.collected
+        type_ = source.type
+        assert isinstance(type_, ArrayType)
+        some = self.trace.facts.less_equal(1, state.length)
+        if row.name not in ("stack", "concat", "array", "asarray", "vstack"):
+            raise Untraceable(f"{row.name} of a list that a loop filled")
+        if some is not True:
+            # NumPy refuses to join nothing
+            self.guard(self.scalar_node("greater", self.size_value(state.length), self.number(0)), "an empty list")
+        extra = {
+            k: v for k, v in bound.attributes.items() if k != "axis" and v is not None and v != row_default(row, k)
+        }
+        if extra:
+            raise Untraceable(f"{row.name} with {', '.join(extra)} of a list that a loop filled")
+        axis = self.static(bound.attributes["axis"]) if "axis" in bound.attributes else 0
+        if row.name in ("stack", "array", "asarray"):
+            axis = axis % type_.rank
+            if axis == 0:
+                return self.fresh_copy(source)
+            shape = list(type_.shape[1:])
+            shape.insert(axis, type_.shape[0])
+            turned = replace(type_, shape=tuple(shape), layout=Layout.c(type_.rank))
+            return self.node("moveaxis", (source,), {"source": 0, "destination": axis}, turned)
+        if row.name == "vstack":
+            axis = 0
+        rank = type_.rank - 1
+        if rank == 0 or axis is None:
+            raise Untraceable(f"{row.name} of a list of scalars")
+        axis = axis % rank
+        order = [*range(1, axis + 1), 0, *range(axis + 1, rank + 1)]
+        shape = [type_.shape[a] for a in order]
+        moved = source
+        if axis:
+            turned = replace(type_, shape=tuple(shape), layout=Layout.c(type_.rank))
+            moved = self.node("moveaxis", (source,), {"source": 0, "destination": axis}, turned)
+        flat = (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :])
+        joined = replace(type_, shape=flat, layout=Layout.c(rank))
+        return self.node("reshape", (moved,), {"shape": flat, "order": "C"}, joined)
+
+    def fresh_copy(self, value: Value) -> Value:
+        """The same elements as a value of their own."""
+        return self.node("positive", (value,), {}, value.type)
+
+
+def row_default(row: Operator, name: str) -> Any:
+    """The default of an attribute."""
+    return next(p.default for p in row.parameters if p.name == name)

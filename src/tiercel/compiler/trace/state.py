@@ -1,0 +1,134 @@
+"""What a walk builds and changes: the graph under construction, and the state of registers and lists.
+
+In: nothing but facts about sizes. Out: `Trace`, one per region, shared by all functions walked into it; `State`,
+which a walk copies before it tries an arm or a pass; and the ways in which a walk ends.
+
+Invariants: a value gets its number once and is never given out again; `roots` leads from a view to the value that
+owns the memory in one step; a symbol that was assumed to equal another size is never given out.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from tiercel.compiler.abstract import Abstract, ListState, Source, Untraceable
+from tiercel.compiler.graph import Input, Step, Value
+from tiercel.dtypes import as_dtype
+from tiercel.operators.types import Type
+from tiercel.shapes import DimLike, Facts, Symbol
+
+MAX_DEPTH = 16
+"""Calls traced through inside one another."""
+
+
+MAX_UNROLL = 32
+"""Passes of a loop over a sequence of known length that are written out."""
+
+
+MAX_STEPS = 4000
+"""Nodes of one region: beyond, compiling takes longer than it pays."""
+
+
+BOOL, FLOAT64, INT64 = as_dtype("bool"), as_dtype("float64"), as_dtype("int64")
+
+
+SAFE_INT = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """By a return, with this value."""
+
+    value: Abstract
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """By a raise, at this instruction."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoopTest:
+    """The branch at which a while loop is left: go on at `inside` while `condition` holds."""
+
+    condition: Value
+    inside: int
+
+
+Outcome: TypeAlias = int | Returned | Raised | LoopTest
+"""How a walk ended: at a stop, by a return or raise, or at the test of a loop."""
+
+
+@dataclass(slots=True)
+class State:
+    """What a walk changes: registers of the current function, lists."""
+
+    registers: dict[int, Abstract]
+    heap: dict[int, ListState]
+
+    def copy(self) -> State:
+        return State(dict(self.registers), {key: state.copy() for key, state in self.heap.items()})
+
+
+class Trace:
+    """The graph under construction, shared by all functions walked."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self.numbers = itertools.count()
+        self.inputs: list[Input] = []
+        self.by_source: dict[Source, Value] = {}
+        self.by_object: dict[int, tuple[Any, Value]] = {}
+        self.steps: list[Step] = []
+        self.roots: dict[Value, Value] = {}
+        self.symbols = itertools.count()
+        self.depth = 0
+        self.lists = itertools.count()
+        self.substitution: dict[str, DimLike] = {}
+        self.sample: dict[str, int] = {}
+        self.pairs: list[tuple[DimLike, DimLike]] = []
+
+    def symbol(self, name: str, size: int, kind: str = "input") -> DimLike:
+        """The symbol of a size, or what it is assumed to equal."""
+        self.sample[name] = size
+        return self.substitution.get(name, Symbol(name, kind))
+
+    def wish(self, a: DimLike, b: DimLike) -> None:
+        """Note that two sizes would better be known to be equal."""
+        if a != b and self.facts.equal(a, b) is None:
+            self.pairs.append((a, b))
+
+    def value(self, type_: Type, name: str = "") -> Value:
+        """A new value."""
+        return Value(next(self.numbers), type_, name)
+
+    def root(self, value: Value) -> Value:
+        """The value whose memory this one looks into."""
+        return self.roots.get(value, value)
+
+    @contextmanager
+    def collecting(self) -> Iterator[list[Step]]:
+        """Steps made inside go to a list of their own."""
+        outer, self.steps = self.steps, []
+        try:
+            yield self.steps
+        finally:
+            self.steps = outer
+
+    def add(self, step: Step) -> None:
+        """Add a step."""
+        if len(self.steps) > MAX_STEPS:
+            raise Untraceable(f"more than {MAX_STEPS} operations")
+        self.steps.append(step)
+
+    def data_symbol(self, upper: DimLike) -> Symbol:
+        """A size that only running decides."""
+        symbol = Symbol(f"u{next(self.symbols)}", "data")
+        del upper
+        return symbol

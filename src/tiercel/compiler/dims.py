@@ -11,7 +11,7 @@ _NODES = {"//": "floordiv", "%": "mod", "min": "min", "max": "max"}
 
 
 def dim_expression(x: DimLike) -> Expr:
-    """The value of a size. Denominators are positive wherever the size itself is defined."""
+    """The value of a size. Where a divisor is not positive the value means nothing (`divisors` has to be guarded)."""
     if not isinstance(x, Dim):
         return Const(x, INDEX)
     if isinstance(x, Symbol):
@@ -22,6 +22,10 @@ def dim_expression(x: DimLike) -> Expr:
         for other in arguments[1:]:
             if x.op == "bcast":
                 result = Select(Compare("eq", result, Const(1, INDEX)), other, result)
+            elif x.op in ("//", "%"):
+                # a guard leaves the region where a divisor is zero; what was hoisted above it must not trap
+                safe = other if isinstance(other, Const) else Binary("max", other, Const(1, INDEX))
+                result = Binary(_NODES[x.op], result, safe)
             else:
                 result = Binary(_NODES[x.op], result, other)
         return result
@@ -33,6 +37,24 @@ def dim_expression(x: DimLike) -> Expr:
             term = index_mul(term, dim_expression(atom))
         total = index_add(total, term)
     return total
+
+
+def divisors(x: DimLike) -> set[Dim]:
+    """The sizes that `x` divides by, as far as they are no numbers."""
+    if not isinstance(x, Dim) or isinstance(x, Symbol):
+        return set()
+    found: set[Dim] = set()
+    if isinstance(x, Node):
+        for a in x.args:
+            found |= divisors(a)
+        if x.op in ("//", "%") and isinstance(x.args[1], Dim):
+            found.add(x.args[1])
+        return found
+    assert isinstance(x, Sum)
+    for monomial, _ in x.terms:
+        for atom in monomial:
+            found |= divisors(atom)
+    return found
 
 
 def product_expression(shape: tuple[DimLike, ...]) -> Expr:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from tiercel.compiler.elementwise import NotLowered
-from tiercel.compiler.graph import Branch, Graph, Loop, Node, Step, Value
+from tiercel.compiler.graph import Branch, Graph, Guard, Loop, Node, Step, Value
 from tiercel.dtypes import DType, as_dtype
 from tiercel.operators.layout import Layout
 from tiercel.operators.types import (
@@ -57,6 +57,13 @@ class _Maker:
         if not isinstance(x.type, ArrayType) or x.type.dtype is dtype:
             return x
         return self.apply("astype", (x,), replace(x.type, dtype=dtype), {"dtype": dtype})
+
+    def require_equal(self, a: Any, b: Any) -> None:
+        """A guard that two sizes are equal (NumPy raises where they are not)."""
+        if a != b:
+            sizes = (self.value(PyIntType(a)), self.value(PyIntType(b)))
+            same = self.apply("equal", sizes, NpScalarType(as_dtype("bool")))
+            self.steps.append(Guard(same, "sizes that differ", self.node.origin))
 
     def view(self, operator: str, x: Value, shape: tuple[Any, ...], attributes: Mapping[str, Any]) -> Value:
         """A node that rearranges an array."""
@@ -270,7 +277,11 @@ def _einsum(m: _Maker, node: Node) -> None:
     out = node.outputs[0].type
     assert isinstance(out, ArrayType | NpScalarType)
     x, y = (m.widened(v, out.dtype) for v in node.inputs)
-    size = dict(zip(a, _array(x).shape, strict=True)) | dict(zip(b, _array(y).shape, strict=True))
+    size = dict(zip(b, _array(y).shape, strict=True))
+    for label, dim in zip(a, _array(x).shape, strict=True):
+        if label in size:
+            m.require_equal(dim, size[label])
+        size[label] = dim
 
     def arranged(value: Value, labels: str, groups: list[list[str]]) -> Value:
         order = [labels.index(c) for group in groups for c in group]

@@ -97,14 +97,9 @@ class Flow:
         return live
 
 
-_flows: dict[int, tuple[Function, Flow]] = {}
-
-
 def flow_of(function: Function) -> Flow:
-    """The flow of a function, kept while the function lives in the table (functions never change)."""
-    found = _flows.get(id(function))
-    if found is None or found[0] is not function:
-        if len(_flows) >= 256:
-            _flows.clear()
-        found = _flows[id(function)] = (function, Flow(function))
-    return found[1]
+    """The flow of a function, computed once and kept with it (functions never change)."""
+    found: Flow | None = vars(function).get("_flow")
+    if found is None:
+        found = vars(function)["_flow"] = Flow(function)
+    return found

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tiercel.compiler.dims import dim_expression
+from tiercel.compiler.dims import dim_expression, divisors
 from tiercel.compiler.elementwise import COMPARISONS, EXPRESSIONS, NotLowered, cast
 from tiercel.compiler.expand import expand_composites
 from tiercel.compiler.fuse import Group, Item, fuse, is_elementwise
@@ -51,6 +51,7 @@ from tiercel.loops.form import (
     Assign,
     Block,
     Buffer,
+    Compare,
     Const,
     Exit,
     Expr,
@@ -77,7 +78,7 @@ from tiercel.operators.types import (
     PyIntType,
     Type,
 )
-from tiercel.shapes import DimLike, Symbol, symbols_of
+from tiercel.shapes import Dim, DimLike, Symbol, symbols_of
 
 FLOAT64, BOOL = as_dtype("float64"), as_dtype("bool")
 
@@ -178,6 +179,7 @@ class Lowerer:
         self.packed: dict[tuple[str, Memory], Buffer] = {}
         self.packs: list[PackSpec] = []
         self.prologue: list[Stmt] = []
+        self.positive: set[Dim] = set()  # divisors that have been guarded
         self.trips: dict[DimLike, DimLike] = {}  # loop counter -> trip count
         self.inputs: dict[str, int] = {}  # root buffer -> number of the input
         self._counts: dict[str, int] = {}
@@ -351,8 +353,31 @@ class Lowerer:
                     error.origin = origin
                 raise
 
+    def guard_sizes(self, item: Item) -> None:
+        """Leave where a size that the item's types speak of does not exist (a division by zero: NumPy raises)."""
+        nodes = item.nodes if isinstance(item, Group) else [item] if isinstance(item, Node) else []
+        for node in nodes:
+            for value in node.outputs:
+                type_ = value.type
+                dims = type_.shape if isinstance(type_, ArrayType) else ()
+                extra = (type_.value,) if isinstance(type_, PyIntType) and type_.value is not None else ()
+                for divisor in {d for dim in (*dims, *extra) for d in divisors(dim)} - self.positive:
+                    self.positive.add(divisor)
+                    if self.facts.less_equal(1, divisor) is not True:
+                        self.require(Compare("gt", dim_expression(divisor), Const(0, INDEX)), node.origin)
+
+    def require(self, condition: Expr, origin: int) -> None:
+        """Leave at the instruction unless `condition` holds."""
+        self.emit(If(Unary("not", condition), Block((Exit(self.site(origin)),))))
+
+    def require_equal(self, a: DimLike, b: DimLike, origin: int) -> None:
+        """Leave unless two sizes are equal."""
+        if a != b and self.facts.equal(a, b) is not True:
+            self.require(Compare("eq", dim_expression(a), dim_expression(b)), origin)
+
     def item(self, item: Item) -> None:
         """Lower one item."""
+        self.guard_sizes(item)
         match item:
             case Group():
                 self.nests.group(item)

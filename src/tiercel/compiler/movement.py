@@ -18,7 +18,7 @@ from tiercel.compiler.memory import Memory
 from tiercel.loops.form import Const, Expr
 from tiercel.loops.index import index_add, index_mul
 from tiercel.operators.types import ArrayType, PyIntType
-from tiercel.shapes import Dim, DimLike, dim_max, dim_min, normalize_axis, slice_dim
+from tiercel.shapes import Dim, DimLike, dim_max, dim_min, normalize_axis, product, slice_dim
 
 if TYPE_CHECKING:
     from tiercel.compiler.lower import Lowerer
@@ -87,6 +87,15 @@ def _reshape(state: Lowerer, node: Node) -> None:
         return
     memory = state.place(source)
     shape = output.type.shape
+    if node.operator == "squeeze":
+        kept = list(shape)
+        for dim in memory.shape:
+            if kept and dim == kept[0]:
+                kept.pop(0)
+            else:
+                state.require_equal(dim, 1, node.origin)
+    else:
+        state.require_equal(product(memory.shape), product(shape), node.origin)
     view = memory.reshaped(shape)
     if view is None:
         compact = state.new_arena(source)
@@ -107,6 +116,11 @@ def _split(state: Lowerer, node: Node) -> None:
     memory = state.place(node.inputs[0])
     axis = normalize_axis(node.attributes.get("axis", 0), len(memory.shape))
     offset: DimLike = memory.offset
+    sections = node.attributes.get("sections")
+    if node.operator == "split" and isinstance(sections, int):
+        state.require_equal(memory.shape[axis] % sections, 0, node.origin)
+    elif not isinstance(sections, int):
+        raise NotLowered("a split at given positions")
     for output in node.outputs:
         shape = _array(output).shape
         state.memory[output] = replace(memory, shape=shape, offset=offset)
@@ -136,6 +150,9 @@ def _concat(state: Lowerer, node: Node) -> None:
         start: DimLike = 0
         for value in node.inputs:
             piece = _array(value)
+            for a, (mine, whole_size) in enumerate(zip(piece.shape, output.shape, strict=True)):
+                if a != axis:
+                    state.require_equal(mine, whole_size, node.origin)
             offset = whole.offset + start * whole.strides[axis]
             state.nests.copy(state.place(value), replace(whole, shape=piece.shape, offset=offset))
             start = start + piece.shape[axis]
@@ -148,6 +165,9 @@ def _stack(state: Lowerer, node: Node) -> None:
         shape = whole.shape[:axis] + whole.shape[axis + 1 :]
         strides = whole.strides[:axis] + whole.strides[axis + 1 :]
         for number, value in enumerate(node.inputs):
+            if isinstance(value.type, ArrayType):
+                for mine, wanted in zip(value.type.shape, shape, strict=True):
+                    state.require_equal(mine, wanted, node.origin)
             target = replace(whole, shape=shape, strides=strides, offset=whole.offset + number * whole.strides[axis])
             if isinstance(value.type, ArrayType) and value.type.rank:
                 state.nests.copy(state.place(value), target)

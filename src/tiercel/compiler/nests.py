@@ -127,7 +127,7 @@ class Nests:
         if isinstance(part, int) and part < 0:
             lowest: DimLike = part + size
             if state.facts.less_equal(0, lowest) is not True:
-                self._require(Compare("ge", dim_expression(lowest), Const(0, INDEX)), origin)
+                self.state.require(Compare("ge", dim_expression(lowest), Const(0, INDEX)), origin)
             return lowest
         if not isinstance(part, Value):
             place: DimLike = part  # type: ignore[assignment]
@@ -137,7 +137,7 @@ class Nests:
             if state.facts.less_equal(place + 1, size) is not True or state.facts.less_equal(0, place) is not True:
                 expression = dim_expression(place)
                 below = Compare("lt", expression, dim_expression(size))
-                self._require(Binary("and", below, Compare("ge", expression, Const(0, INDEX))), origin)
+                self.state.require(Binary("and", below, Compare("ge", expression, Const(0, INDEX))), origin)
             return place
         index = cast(state.scalar(part), INDEX)
         name = state.fresh("at")
@@ -146,11 +146,8 @@ class Nests:
         state.emit(Let(name, wrapped))
         at = Var(name)
         inside = Binary("and", Compare("ge", at, Const(0, INDEX)), Compare("lt", at, extent))
-        self._require(inside, origin)
+        self.state.require(inside, origin)
         return Symbol(name, "scalar")
-
-    def _require(self, condition: Expr, origin: int) -> None:
-        self.state.emit(If(Unary("not", condition), Block((Exit(self.state.site(origin)),))))
 
     # -- single elements --------------------------------------------------------------------------------------
 
@@ -295,7 +292,7 @@ class Nests:
         size = dim_expression(table.shape[0])
         above = Compare("lt", Var(high), size)
         below = Compare("ge", Binary("add", Var(low), size), Const(0, INDEX))
-        self._require(Binary("and", above, below), origin)
+        self.state.require(Binary("and", above, below), origin)
         rows = self.declare(Access(table, table.strides), table.shape, table.root.name)
         own = self.declare(Access(indices, indices.strides), indices.shape, "indices")
         rank = len(indices.shape)
@@ -449,7 +446,7 @@ class Nests:
         for node in group.nodes:
             if is_row_reduction(node) and node.operator in ("max", "min") and not node.attributes.get("initial"):
                 some = Compare("gt", dim_expression(domain[-1]), Const(0, INDEX))
-                self._require(some, node.origin)
+                self.state.require(some, node.origin)
         body = _RowBody(self, group, reads, row_reads, writes, row_writes)
         self.over(dims, body.run)
 
@@ -482,7 +479,7 @@ class Nests:
             raise NotLowered("a product with a vector", node.origin)
         if state.facts.equal(x.shape[-1], y.shape[-2]) is not True:
             agree = Compare("eq", dim_expression(x.shape[-1]), dim_expression(y.shape[-2]))
-            self._require(agree, node.origin)
+            self.state.require(agree, node.origin)
         if len(y.shape) == 2 and len(x.shape) > 2:
             flat = (product(x.shape[:-1]), x.shape[-1])
             view = x.reshaped(flat)
@@ -633,7 +630,7 @@ class Nests:
         if node.operator in ("max", "min") and not node.attributes.get("initial"):
             for a in axes:
                 if not isinstance(source.shape[a], int) or source.shape[a] == 0:
-                    self._require(Compare("gt", dim_expression(source.shape[a]), Const(0, INDEX)), node.origin)
+                    self.state.require(Compare("gt", dim_expression(source.shape[a]), Const(0, INDEX)), node.origin)
         start = Const(identity_of(op, accumulator), accumulator)
         access = Access(source.permuted([*kept, *axes]), source.permuted([*kept, *axes]).strides)
         name = state.fresh("fold")

@@ -7,12 +7,14 @@ passes.
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tiercel.compiler.abstract import Abstract, Iterable, Known, ListRef, Mapping, Range, Tuple, Untraceable, static
+from tiercel.compiler.environment import is_plain
 from tiercel.compiler.graph import Value
 from tiercel.compiler.trace.state import BOOL, FLOAT64, INT64
 from tiercel.compiler.trace.views import Views
@@ -57,6 +59,9 @@ class Scalars(Views):
         """The truth of a condition: known, or a boolean value."""
         match x:
             case Known():
+                plain = is_plain(x.value) or isinstance(x.value, type | types.FunctionType | types.ModuleType)
+                if not plain:
+                    raise Untraceable(f"the truth of a {type(x.value).__name__}, which its class decides")
                 return bool(x.value)
             case Tuple():
                 return bool(x.items)

@@ -7,6 +7,7 @@ and as seen; floats are random with specials sprinkled in; scalars are those tha
 
 from __future__ import annotations
 
+import dataclasses
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -95,11 +96,16 @@ _PLANS: Final = (
     _Plan("around a vector", (16, 33, 31, 64), "wide", False),
     _Plan("empty", (0,), "plain", True),
     _Plan("one size empty", (3, 0, 4), "plain", False),
-    _Plan("large", (70, 129, 67, 130), "plain", True, pooled=True),
+    _Plan("large", (), "plain", True, pooled=True),
 )
+_LARGE: Final = {1: (70_001,), 2: (203, 331), 3: (41, 67, 53)}
+_LARGE_OF_MANY: Final = (19, 34, 21, 38)
+"""Enough elements for threads to share, by the number of sizes; with loops or many sizes, what NumPy does quickly."""
 
 
-def make_cases(interface: Interface, facts: Facts | None, hints: Hints, name: str) -> Iterator[Case]:
+def make_cases(
+    interface: Interface, facts: Facts | None, hints: Hints, name: str, *, loops: bool = False
+) -> Iterator[Case]:
     """The cases of one kernel.
 
     Args:
@@ -107,8 +113,10 @@ def make_cases(interface: Interface, facts: Facts | None, hints: Hints, name: st
         facts: constraints and ranges of sizes.
         hints: what was seen.
         name: of the kernel; seeds come from it.
+        loops: whether the program loops, so that large sizes take the interpreter long.
     """
     symbols = _symbols(interface)
+    large = _LARGE_OF_MANY if loops else _LARGE.get(len(symbols), _LARGE_OF_MANY)
     constraints = () if facts is None else facts.constraints
     plans = [*_PLANS]
     plans[1:1] = [
@@ -121,6 +129,8 @@ def make_cases(interface: Interface, facts: Facts | None, hints: Hints, name: st
     for number, plan in enumerate(plans):
         seed = zlib.crc32(f"{name}/{number}".encode())
         generator = np.random.default_rng(seed)
+        if plan.pooled:
+            plan = dataclasses.replace(plan, sizes=large)
         sizes = _sizes(plan, symbols, constraints, facts, hints, interface, generator)
         if sizes is None:
             continue

@@ -67,6 +67,7 @@ class _Channel:
 
 def _leave_with_parent(number: int) -> None:
     """Wait for the socket to hang up, then end the process whatever it is doing."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPROF})  # for the thread that computes
     poller = select.poll()
     poller.register(number, select.POLLHUP)
     poller.poll()
@@ -98,6 +99,42 @@ def _limit_memory(extra_bytes: int) -> None:
         return  # not Linux: the time budget is what is left
 
 
+_WORK_S: Final = 0.01
+_REST = """
+@rest.time = private constant {{ i64, i64 }} {{ i64 0, i64 {nanoseconds} }}
+declare i32 @nanosleep(ptr, ptr)
+declare ptr @__errno_location()
+define void @rest(i32 %number) {{
+  %at = call ptr @__errno_location()
+  %errno = load i32, ptr %at, align 4
+  %slept = call i32 @nanosleep(ptr @rest.time, ptr null)
+  store i32 %errno, ptr %at, align 4
+  ret void
+}}
+"""
+_kept: list[Any] = []
+
+
+def _rest_between(duty: float) -> None:
+    """Sleep in between, also in the middle of the code generator: after every 10 ms of computing a signal comes whose
+    handler sleeps. The handler is machine code: a Python one would run only when the code generator is done.
+    """
+    import ctypes
+
+    from tiercel.codegen.blob import link, map_blob
+    from tiercel.codegen.cpu.assemble import assemble
+    from tiercel.codegen.cpu.target import Target
+
+    pause_s = min(0.5, _WORK_S * (1 / duty - 1))
+    libc = ctypes.CDLL(None)
+    blob = link(assemble(_REST.format(nanoseconds=int(pause_s * 1e9)), Target.host()), ["rest"])
+    needed = {name: ctypes.cast(libc[name], ctypes.c_void_p).value or 0 for name in blob.imports}
+    _kept.append(map_blob(blob, needed))
+    libc.signal.argtypes, libc.signal.restype = [ctypes.c_int, ctypes.c_void_p], ctypes.c_void_p
+    libc.signal(int(signal.SIGPROF), _kept[0].address("rest"))
+    signal.setitimer(signal.ITIMER_PROF, _WORK_S, _WORK_S)
+
+
 def serve() -> None:
     """Serve until the other side hangs up or nothing comes for a while."""
     channel = _Channel()
@@ -110,6 +147,8 @@ def serve() -> None:
 
     try:
         introduction = jobs.introduce(asked)
+        if asked["duty"] < 1:
+            _rest_between(asked["duty"])
         # What is loaded now stays; a job makes many small objects and no cycles worth looking for.
         gc.freeze()
         gc.set_threshold(100_000)

@@ -71,15 +71,19 @@ def introduce(asked: Any) -> dict[str, Any]:
     """What a new worker says about itself: versions, the processor. Loads LLVM and compiles something, so that the
     first job does not pay for it.
     """
-    del asked
     import os
     import platform
+
+    from tiercel._version import __version__
+
+    if asked["bare"]:
+        versions = {"tiercel": __version__, "python": platform.python_version()}
+        return {"pid": os.getpid(), "versions": versions, "target": None}
 
     import llvmlite
     import llvmlite.binding as llvm
     import numpy as np
 
-    from tiercel._version import __version__
     from tiercel.codegen.blob import link
     from tiercel.codegen.cpu import emit  # noqa: F401 - loaded for the jobs to come
     from tiercel.codegen.cpu.assemble import assemble
@@ -136,7 +140,8 @@ def build(payload: Any, reporter: Reporter) -> Any:
 
     Args:
         payload: `table`: the pair (function, interface) or triple (function, interface, region) as a wire table;
-            `library`: whether the caller has the runtime library already.
+            `library`: whether the caller has the runtime library already; `hints`: see `cases.Hints`; `plant`: a
+            mistake to be made on purpose.
         reporter: told which stage begins.
 
     Returns:
@@ -146,6 +151,7 @@ def build(payload: Any, reporter: Reporter) -> Any:
     from tiercel.codegen.cpu.assemble import assemble
     from tiercel.codegen.cpu.emit import emit
     from tiercel.codegen.cpu.target import Target
+    from tiercel.hotpath.plant import plant
     from tiercel.hotpath.wire import from_table
     from tiercel.loops import IllFormed, check
 
@@ -153,6 +159,9 @@ def build(payload: Any, reporter: Reporter) -> Any:
     stages.enter("decode")
     parts = from_table(payload["table"])
     function = check(parts[0])
+    if payload.get("plant"):
+        function = check(plant(function, payload["plant"]))
+        parts = (function, *parts[1:])
     target = Target.host()
     stages.enter("emit")
     try:
@@ -191,7 +200,7 @@ def _validated(parts: Any, blob: Blob, hints: Any, reporter: Reporter) -> dict[s
     from tiercel.codegen.blob import map_blob
     from tiercel.hotpath.cases import Case, Hints, make_cases
     from tiercel.hotpath.native import Called, NativeKernel
-    from tiercel.hotpath.reference import Budget, Noise, evaluate_region, is_exact
+    from tiercel.hotpath.reference import Budget, Noise, evaluate_region, has_loops, is_exact
     from tiercel.hotpath.validate import Failure, validate
 
     function, interface, region = parts[:3]
@@ -201,8 +210,8 @@ def _validated(parts: Any, blob: Blob, hints: Any, reporter: Reporter) -> dict[s
         function, interface, code.address(function.name), code.address(f"{function.name}.arena"), runtime
     )
 
-    def reference(case: Case, budget: Budget, noise: Noise | None) -> list[Any]:
-        return evaluate_region(region, case.values, case.sizes, budget=budget, noise=noise)
+    def reference(case: Case, budget: Budget, noise: Noise | None, warned: set[str] | None) -> list[Any]:
+        return evaluate_region(region, case.values, case.sizes, budget=budget, noise=noise, warned=warned)
 
     def candidate(case: Case) -> Called:
         try:
@@ -215,7 +224,7 @@ def _validated(parts: Any, blob: Blob, hints: Any, reporter: Reporter) -> dict[s
     found = validate(
         reference,
         candidate,
-        make_cases(interface, region.facts, Hints.from_data(hints), function.name),
+        make_cases(interface, region.facts, Hints.from_data(hints), function.name, loops=has_loops(region.graph)),
         exact=is_exact(region.graph),
         progress=lambda name: reporter.stage(f"validate, trial {name!r}"),
     )
@@ -288,3 +297,52 @@ def echo(payload: Any, reporter: Reporter) -> Any:
     """Give back what was sent."""
     reporter.stage("echo")
     return payload
+
+
+@job
+def suffer(payload: Any, reporter: Reporter) -> Any:
+    """End in the way that is asked for: what tests of the worker need. Returns only for "compute" and "leave"."""
+    import ctypes
+    import os
+    import signal
+    import sys
+
+    reporter.stage(f"suffer {payload}")
+    match payload:
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "abort":
+            sys.stderr.write("LLVM ERROR: Cannot select: intrinsic %llvm.x86.avx512.nothing\n")
+            sys.stderr.flush()
+            os.abort()
+        case "crash":
+            ctypes.string_at(8)
+        case "hang":
+            while True:
+                time.sleep(1)
+        case "spin":  # in native code, with the lock of the interpreter released
+            ctypes.CDLL(None).pause()
+        case "memory":
+            kept = []
+            while True:
+                kept.append(bytearray(1 << 26))
+        case "garbage":
+            for number in range(3, 64):  # wherever the socket is
+                try:
+                    os.write(number, b"\xde\xad\xbe\xef" * 64)
+                except OSError:
+                    continue
+            time.sleep(60)
+        case "exit":
+            os._exit(7)
+        case "print":
+            sys.stdout.write("a stray line\n")
+            sys.stdout.flush()
+        case "raise":
+            raise RuntimeError("as asked")
+        case "compute":
+            began, used = time.perf_counter(), time.process_time()
+            while time.process_time() - used < 0.2:
+                pass
+            return [time.process_time() - used, time.perf_counter() - began]
+    return None

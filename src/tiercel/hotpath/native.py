@@ -37,8 +37,8 @@ _P, _L = ctypes.c_void_p, ctypes.c_int64
 _PACK = ctypes.CFUNCTYPE(None, _P, _L, _L, _P, _L, _L)
 _POISON: Final = 0xA5
 _NANS: Final = 0xFF
-FLAGS: Final = {1: "invalid", 4: "divide", 8: "overflow"}
-"""Floating-point flags that NumPy's default error state reports."""
+FLAGS: Final = {1: "invalid value", 4: "divide by zero", 8: "overflow"}
+"""Floating-point flags that NumPy's default error state reports, in its words."""
 
 
 class NoSuchResult(Exception):

@@ -151,8 +151,8 @@ class ChildProcess:
                 data = self._socket.recv(_READ_AT_ONCE)
             except (BlockingIOError, InterruptedError):
                 break
-            except OSError as error:
-                return frames, f"the connection broke ({error.strerror})"
+            except OSError:
+                data = b""  # reset: it died before it had read everything
             if not data:
                 return frames, self._epitaph()
             try:
@@ -169,14 +169,8 @@ class ChildProcess:
         """End the process now, and reap it."""
         process, self._process = self._process, None
         self._close()
-        if process is None:
-            return
-        with contextlib.suppress(OSError):
-            process.kill()
-        try:
-            process.wait(timeout=5.0)
-        except subprocess.TimeoutExpired:
-            process.returncode = -signal.SIGKILL  # in an uninterruptible sleep: the kernel ends it later
+        if process is not None:
+            _end(process)
 
     def forget(self) -> None:
         """In a forked child: the worker is the parent's. Close our copies, touch nothing else."""
@@ -217,15 +211,9 @@ class ChildProcess:
             os.close(words)
 
     def _epitaph(self) -> str:
-        """How the process ended, with the last it wrote to standard error."""
+        """How the process ended, with the last it wrote to standard error. It has closed its socket: it is ending."""
         process = self._process
-        code: int | None = None
-        if process is not None:
-            try:
-                # The kernel closes the socket of a dying process microseconds before its status can be read.
-                code = process.wait(timeout=0.005)
-            except subprocess.TimeoutExpired:
-                code = None
+        code = None if process is None else _end(process)
         words = self._last_words()
         if code is None:
             how = "it closed its connection"
@@ -243,8 +231,21 @@ class ChildProcess:
             raw = os.pread(self._words, _LAST_WORDS, max(0, size - _LAST_WORDS))
         except OSError:
             return ""
-        lines = [line for line in raw.decode("utf-8", "replace").replace("\0", "").splitlines() if line.strip()]
-        return " / ".join(lines[:4])
+        lines = [line.strip() for line in raw.decode("utf-8", "replace").replace("\0", "").splitlines()]
+        # Stacks of Python threads say nothing about a crash in machine code.
+        told = [line for line in lines if line and not line.startswith(("File ", "Thread 0x", "Current thread", "Ext"))]
+        return " / ".join(told[:4])
+
+
+def _end(process: subprocess.Popen[bytes]) -> int:
+    """Kill a process unless it is dead already, and reap it; its status, negative for a signal."""
+    with contextlib.suppress(OSError):
+        process.kill()
+    try:
+        return process.wait(timeout=5.0)
+    except subprocess.TimeoutExpired:
+        process.returncode = -signal.SIGKILL  # in an uninterruptible sleep: the kernel ends it later
+        return process.returncode
 
 
 def _identity(number: int) -> tuple[int, int] | None:

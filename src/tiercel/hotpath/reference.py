@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tiercel.compiler.graph import Branch, Graph, Guard, Loop, Node, Region, Result, Step, Value
+from tiercel.compiler.graph import Branch, Graph, Guard, Loop, Node, Region, Result, Step, Value, steps
 from tiercel.dtypes import DType
 from tiercel.operators import get
 from tiercel.operators.table import Operator
@@ -35,7 +35,7 @@ from tiercel.operators.types import (
 from tiercel.shapes import Dim
 from tiercel.shapes import evaluate as size_of
 
-__all__ = ["Budget", "Left", "Noise", "OverBudget", "ReferenceFault", "evaluate_region", "is_exact"]
+__all__ = ["Budget", "Left", "Noise", "OverBudget", "ReferenceFault", "evaluate_region", "has_loops", "is_exact"]
 
 MAX_TRIPS: Final = 4096
 """Passes of all loops in one run: random inputs must not make a `while` loop run for ever."""
@@ -135,6 +135,11 @@ def is_exact(graph: Graph) -> bool:
     return True
 
 
+def has_loops(graph: Graph) -> bool:
+    """Does the program loop?"""
+    return any(isinstance(step, Loop) for step in steps(graph))
+
+
 def evaluate_region(
     region: Region,
     values: Sequence[Any],
@@ -142,6 +147,7 @@ def evaluate_region(
     *,
     budget: Budget,
     noise: Noise | None = None,
+    warned: set[str] | None = None,
 ) -> list[Any]:
     """Run a region.
 
@@ -151,6 +157,7 @@ def evaluate_region(
         sizes: the symbols of the inputs.
         budget: for loops.
         noise: disturbs inexact operators.
+        warned: gets the kinds of floating-point warnings NumPy would give ("overflow", "divide by zero", ...).
 
     Returns:
         The arrays and scalars of the result, left to right; constants and inputs handed back are left out.
@@ -163,7 +170,11 @@ def evaluate_region(
     run = _Run(dict(sizes), budget, noise)
     for given, value in zip(region.inputs, values, strict=True):
         run.values[given.value] = value
-    with np.errstate(all="ignore"):
+    how: dict[str, Any] = {"all": "ignore"}
+    if warned is not None:
+        kinds = warned
+        how = {"all": "call", "call": lambda kind, _: kinds.add(kind)}
+    with np.errstate(**how):
         run.graph(region.graph)
         leaves: list[Any] = []
         (results,) = region.exits.values()

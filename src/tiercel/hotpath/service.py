@@ -25,6 +25,7 @@ from tiercel.codegen.blob import Blob, BlobError, Mapped, map_blob
 from tiercel.compiler.graph import Region
 from tiercel.compiler.lower import Lowered
 from tiercel.hotpath.cache import BuildLock, KernelCache, kernel_key
+from tiercel.hotpath.plant import VARIABLE
 from tiercel.hotpath.protocol import encode
 from tiercel.hotpath.queue import Job
 from tiercel.hotpath.wire import WireError, to_table
@@ -90,6 +91,7 @@ class _Build:
     job: Job
     tickets: list[Ticket]
     key: bytes
+    keep: bool = True
     lock: BuildLock | None = None
     asked: float = 0.0
     first_asked: float = 0.0
@@ -182,17 +184,20 @@ class CompileService:
         if build is not None and not build.job.finished:
             build.tickets.append(ticket)
             return ticket
-        cache_key = kernel_key(identity)
+        planted = os.environ.get(VARIABLE, "")
+        cache_key = kernel_key(identity, planted.encode())
         began = time.perf_counter()
-        answer = self._kept(cache_key)
+        answer = None if planted else self._kept(cache_key)
         ticket.times_ms["cache"] = (time.perf_counter() - began) * 1e3
         if answer is not None:
             ticket.from_cache = True
             self._answer(ticket, answer)
             return ticket
-        payload = {"table": table, "library": self._library_blob is not None, "hints": dict(hints or {})}
+        payload = {
+            "table": table, "library": self._library_blob is not None, "hints": dict(hints or {}), "plant": planted,
+        }  # fmt: skip
         job = Job("build", payload, budget_ms, priority)
-        self._builds[content] = _Build(job, [ticket], cache_key)
+        self._builds[content] = _Build(job, [ticket], cache_key, keep=not planted)
         self.worker(mode).add(job)
         self.poll()
         return ticket
@@ -355,7 +360,7 @@ class CompileService:
                     answer = self._keep(build, answer)
                 except (BlobError, KeyError, TypeError) as error:
                     job.fail(f"the worker's answer is no kernel: {error}")
-        elif job.details.get("kind") in ("invalid", "unsupported"):
+        elif build.keep and job.details.get("kind") in ("invalid", "unsupported"):
             # It would be refused again: nobody needs to try this kernel once more.
             refused = {"reason": job.reason, **job.details}
             self.cache.put(build.key, {"refused": refused, "name": build.tickets[0].name, "made": time.time()}, b"")
@@ -380,7 +385,8 @@ class CompileService:
             self._library_blob = library
             self.cache.put(kernel_key(_LIBRARY), {"name": "runtime library", "made": time.time()}, library)
         ticket = build.tickets[0]
-        self.cache.put(build.key, {"answer": answer, "name": ticket.name, "made": time.time()}, raw)
+        if build.keep:
+            self.cache.put(build.key, {"answer": answer, "name": ticket.name, "made": time.time()}, raw)
         return {**answer, "blob": blob}
 
     @staticmethod

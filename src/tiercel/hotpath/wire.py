@@ -127,7 +127,7 @@ def to_table(*roots: Any) -> tuple[Table, int]:
     for number, root in enumerate((*roots, roots)):
         if number == len(roots) - 1:
             before_last = len(table)
-        stack = [root]
+        stack = [] if root.__class__ in plain else [root]
         while stack:
             x = stack[-1]
             key = id(x)

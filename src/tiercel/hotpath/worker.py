@@ -26,6 +26,7 @@ from typing import Any, Final
 
 from tiercel.hotpath import jobs
 from tiercel.hotpath.process import ChildProcess, Unavailable
+from tiercel.hotpath.processors import worker_duty
 from tiercel.hotpath.protocol import Frame, Kind, ProtocolError, encode, pack
 from tiercel.hotpath.queue import Job, JobQueue
 
@@ -47,7 +48,8 @@ class Worker:
 
     Args:
         idle_s: the process leaves after so long without a job.
-        duty: share of the time in which it may compute, for a machine whose quota it shares with the program.
+        duty: share of the time in which it may compute; by default what `processors.worker_duty` says.
+        bare: without the compiler: starts quickly, and can do nothing but the jobs that tests of the worker need.
         start: makes the process (tests put something else here).
         before: called before a job is given to the process; if it returns False the job is put off and asked about
             again at the next poll. It may also finish the job.
@@ -57,11 +59,13 @@ class Worker:
         self,
         *,
         idle_s: float = IDLE_S,
-        duty: float = 1.0,
+        duty: float | None = None,
+        bare: bool = False,
         start: Callable[[dict[str, Any]], ChildProcess] = ChildProcess,
         before: Callable[[Job], bool] = lambda job: True,
     ) -> None:
-        self._hello = {"idle_s": idle_s, "nice": NICE, "duty": duty}
+        self._hello = {"idle_s": idle_s, "nice": NICE, "duty": duty, "bare": bare}
+        self._duty = duty
         self._start = start
         self._before = before
         self._lock = threading.Lock()  # only ever tried, or taken for a moment: a signal handler may be in here too
@@ -320,6 +324,7 @@ class Worker:
         return False
 
     def _begin(self) -> bool:
+        self._hello["duty"] = worker_duty() if self._duty is None else self._duty
         try:
             self._process = self._start(self._hello)
         except Unavailable as error:
@@ -451,7 +456,7 @@ class ThreadWorker:
     def _serve(self) -> None:
         me = threading.current_thread()
         if self.introduction is None:
-            self.introduction = jobs.introduce(None)
+            self.introduction = jobs.introduce({"bare": False})
         while True:
             with self._condition:
                 while (job := self._queue.pop()) is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tiercel.bytecode.assemble import from_text
 from tiercel.bytecode.builder import Builder, FunctionBuilder, Label
 from tiercel.bytecode.constants import UNBOUND, ObjectRef
 from tiercel.bytecode.file import dumps, load, loads, save
@@ -27,7 +28,7 @@ from tiercel.bytecode.program import (
     Variable,
 )
 from tiercel.bytecode.structure import Structure, Structures, find_structures, successors
-from tiercel.bytecode.text import from_text, to_text
+from tiercel.bytecode.text import to_text
 from tiercel.bytecode.verify import find_defects, verify
 
 __all__ = [

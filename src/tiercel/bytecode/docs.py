@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tiercel.bytecode import file, structure
+from tiercel.bytecode import layout, structure
+from tiercel.bytecode.assemble import from_text
 from tiercel.bytecode.constants import MAX_NESTING
 from tiercel.bytecode.file import dumps
 from tiercel.bytecode.instructions import ENUMS, OPCODES, Field, Opcode
 from tiercel.bytecode.passes import PIPELINE
-from tiercel.bytecode.text import from_text, to_text
+from tiercel.bytecode.text import to_text
 
 __all__ = ["render"]
 
@@ -89,9 +90,9 @@ def _lines() -> Iterator[str]:
     program = from_text(_EXAMPLE)
     yield from ("```", *_EXAMPLE.rstrip("\n").split("\n"), "```", "", "It is printed as", "")
     yield from ("```", *to_text(program).rstrip("\n").split("\n"), "```")
-    kinds = ", ".join(f"{number} {name}" for number, name in file.SECTIONS.items())
+    kinds = ", ".join(f"{number} {name}" for number, name in layout.SECTIONS.items())
     text = _FILE.format(
-        magic=file.MAGIC, version=file.VERSION, kinds=kinds, size=len(dumps(program)), nesting=MAX_NESTING
+        magic=layout.MAGIC, version=layout.VERSION, kinds=kinds, size=len(dumps(program)), nesting=MAX_NESTING
     )
     yield from _block(text)
 
@@ -198,6 +199,7 @@ A program has one spelling: loading refuses every file that saving would not hav
 bytes than they need and sections that overlap or leave gaps. Files hold no machine code and nothing that is executed by
 reading them. Python objects are names, which `load(path, python={{name: object}})` gives a meaning; without it they are
 refused, but for builtin exceptions and builtin functions without effects. Loading, verifying and listing are safe for
-any bytes; *running* a program is running its author's code, which can call what Python's builtins offer. Counts are checked against the bytes that are left, constants are nested at most {nesting} deep, and the memory
-that loading takes is bounded by about 80 bytes for each byte of the file.
+any bytes; *running* a program is running its author's code, which can call what Python's builtins offer. Counts are
+checked against the bytes that are left, constants are nested at most {nesting} deep, and the memory that loading takes
+is bounded by about 80 bytes for each byte of the file.
 """

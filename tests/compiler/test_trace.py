@@ -331,3 +331,11 @@ def test_math_of_sizes():
         return x / math.sqrt(x.shape[-1] // 2) * math.pi
 
     compare(f, (random(3, 8),), (random(2, 5),))
+
+
+def test_views_of_arguments_are_read_by_their_own_sizes():
+    base = random(2, 6)
+    for x in (base, np.asfortranarray(base), base[:, ::-1]):
+        compare(lambda x: x.reshape(3, 4).sum(axis=1), (x,))
+        compare(lambda x: x.T.sum(axis=0), (x,))
+    compare(lambda x: x.T * 2, (np.asfortranarray(base),))

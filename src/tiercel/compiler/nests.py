@@ -109,8 +109,10 @@ class Nests:
         """Make the access a buffer over `dims` (the merged axes)."""
         memory = access.memory
         root = memory.root
-        plain = memory.offset == 0 and dims == memory.shape and access.strides == memory.strides
-        if plain and root.rank == len(dims) and (root.strides is not None or access.strides == c_strides(dims)):
+        # the root itself only where it has these very sizes and strides: a reshaped or transposed view does not
+        own = tuple(dim_expression(s) for s in access.strides)
+        plain = memory.offset == 0 and dims == memory.shape and root.shape == tuple(dim_expression(d) for d in dims)
+        if plain and (access.strides == c_strides(dims) if root.strides is None else root.strides == own):
             access.buffer = root
             return root
         access.buffer = view_buffer(self.state.fresh(f"{hint}_view"), memory, dims, access.strides)

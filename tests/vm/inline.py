@@ -9,6 +9,7 @@ from tests.codegen.native import build, imports
 from tiercel.codegen.blob import Mapped
 from tiercel.codegen.cpu.gemm import names
 from tiercel.codegen.cpu.library import CALL
+from tiercel.codegen.cpu.stub import STUB
 from tiercel.codegen.cpu.target import Target
 from tiercel.dtypes import as_dtype
 from tiercel.loops import IllFormed
@@ -38,7 +39,7 @@ class InlineBuilder:
         self.delay, self.refuse = delay, refuse
         library = imports(Target.host())
         packs = {n: library[names(as_dtype(n))[2]] for n in ("float32", "float64")}
-        self.frames = Frames(library[CALL], pack=packs)
+        self.frames = Frames(library[CALL], pack=packs, stub=library[STUB])
         self.submitted: list[Any] = []
 
     def available(self) -> str | None:

@@ -19,13 +19,14 @@ from tiercel import config
 from tiercel.api.captures import CalleeTable, Captured, capture, cells_of
 from tiercel.api.notes import explain_error
 from tiercel.api.process import register
-from tiercel.api.wrapper import clone, make_wrapper, parameters_of
+from tiercel.api.wrapper import clone, make_wrapper, parameters_of, takes_fast
 from tiercel.bytecode.program import Function, Program
 from tiercel.errors import CaptureError, InternalError, TiercelPerformanceWarning
 from tiercel.interp import Decoded, Hooks, hide, run_prepared, trim_error
 from tiercel.vm import machine
 from tiercel.vm.build import builder
 from tiercel.vm.dispatch import Tiers
+from tiercel.vm.entry import MISS
 
 if TYPE_CHECKING:
     from tiercel.api.report import Report
@@ -110,6 +111,8 @@ class JitFunction:
             self._traceable,
             self.settings,
             builder,
+            # What has hints checks its arguments before anything runs.
+            CellType(None) if self.checker is None and takes_fast(self.function) else None,
         )
 
     def _traceable(self, function: FunctionType) -> tuple[Function, Sequence[Any]] | None:
@@ -123,7 +126,8 @@ class JitFunction:
             public = clone(function)
         else:
             runner = self.run if self.checker is None else self.run_checked
-            public = make_wrapper(function, enter=self.enter, run=runner, leave=self.leave)
+            fast = None if self.tiers is None else self.tiers.fast
+            public = make_wrapper(function, enter=self.enter, run=runner, leave=self.leave, fast=fast, miss=MISS)
         attributes: dict[str, Any] = {
             "__tiercel__": self,
             "explain": self.explain,

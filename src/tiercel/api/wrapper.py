@@ -14,6 +14,17 @@ descriptors and type checkers see an ordinary function. A generated function cos
         except BaseException as .error:
             .leave(.error)
             raise
+
+Where every parameter is one name (no `*args`, no keyword-only ones), compiled code is asked first::
+
+    def f(x, y):
+        try:
+            .quick = .fast
+            if .quick is not None:
+                .result = .quick(x, y)
+                if .result is not .MISS: return .result
+            decoded = .enter()
+            ...
 """
 
 from __future__ import annotations
@@ -29,7 +40,7 @@ from tiercel.bytecode.program import Function, Parameter
 from tiercel.interp.bind import parameter_list
 from tiercel.interp.tracebacks import INTERNAL_FILENAME
 
-__all__ = ["clone", "make_function_of", "make_wrapper", "parameters_of"]
+__all__ = ["clone", "make_function_of", "make_wrapper", "parameters_of", "takes_fast"]
 
 _KINDS: Final[Mapping[inspect._ParameterKind, str]] = {
     inspect.Parameter.POSITIONAL_ONLY: "positional_only",
@@ -63,6 +74,8 @@ def make_wrapper(
     enter: Callable[[], Any],
     run: Callable[[Any, tuple[Any, ...]], Any],
     leave: Callable[[BaseException], None],
+    fast: CellType | None = None,
+    miss: object = None,
 ) -> FunctionType:
     """Return the function that users call in place of `function`.
 
@@ -71,6 +84,9 @@ def make_wrapper(
         enter: asked at each call what to run; None runs `function` as Python.
         run: runs it, given the tuple of parameters in the order of the signature.
         leave: told the exception that leaves the function; may not raise.
+        fast: a cell that holds None or a function to be called first, with the parameters as positional arguments; its
+            result counts unless it is `miss`. Only for functions that `takes_fast`.
+        miss: see `fast`.
     """
     if isinstance(function, FunctionType):
         parameters = parameters_of(function.__code__)
@@ -78,15 +94,16 @@ def make_wrapper(
         parameters = (Parameter("args", "var_positional"), Parameter("kwargs", "var_keyword"))
     name = getattr(function, "__name__", type(function).__name__)
     qualname = getattr(function, "__qualname__", name)
-    code = _wrapper_code(name, qualname, parameters)
+    code = _wrapper_code(name, qualname, parameters, fast=fast is not None)
     values = {
         ".enter": enter,
         ".run": run,
         ".function": function,
         ".leave": leave,
         ".BaseException": BaseException,
+        ".MISS": miss,
     }
-    closure = tuple(CellType(values[n]) for n in code.co_freevars)
+    closure = tuple(fast if n == ".fast" and fast is not None else CellType(values[n]) for n in code.co_freevars)
     namespace = getattr(function, "__globals__", {"__builtins__": {}})
     wrapper = FunctionType(code, namespace, name, getattr(function, "__defaults__", None), closure)
     wrapper.__kwdefaults__ = getattr(function, "__kwdefaults__", None)
@@ -96,6 +113,13 @@ def make_wrapper(
     except (ValueError, TypeError):
         pass  # a C function without one
     return wrapper
+
+
+def takes_fast(function: Callable[..., Any]) -> bool:
+    """Whether the wrapper of a function can ask compiled code first: every parameter is one name."""
+    return isinstance(function, FunctionType) and all(
+        p.kind in ("positional_only", "positional_or_keyword") for p in parameters_of(function.__code__)
+    )
 
 
 def make_function_of(
@@ -139,11 +163,19 @@ def clone(function: FunctionType) -> FunctionType:
 
 
 @functools.lru_cache(maxsize=512)
-def _wrapper_code(name: str, qualname: str, parameters: tuple[Parameter, ...]) -> CodeType:
+def _wrapper_code(name: str, qualname: str, parameters: tuple[Parameter, ...], *, fast: bool = False) -> CodeType:
+    asking = (
+        "            quick = fast\n"  # read once: another thread may empty the cell
+        "            if quick is not None:\n"
+        "                result = quick()\n"
+        "                if result is not MISS:\n"
+        "                    return result\n"
+    )
     tree = ast.parse(
-        "def factory(enter, run, function, leave, BaseException):\n"
+        "def factory(enter, run, function, leave, BaseException, fast, MISS):\n"
         "    def wrapper():\n"
         "        try:\n"
+        f"{asking if fast else ''}"
         "            decoded = enter()\n"
         "            if decoded is None:\n"
         "                return function()\n"
@@ -161,7 +193,7 @@ def _wrapper_code(name: str, qualname: str, parameters: tuple[Parameter, ...]) -
         elif isinstance(node, ast.ExceptHandler):
             node.name = f".{node.name}"
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            if node.func.id == "function":
+            if node.func.id in ("function", "quick"):
                 node.args, node.keywords = _forwarded(parameters)
             elif node.func.id == "run":
                 node.args[1] = ast.Tuple([ast.Name(p.name, ast.Load()) for p in parameters], ast.Load())

@@ -75,6 +75,14 @@ def current() -> Settings:
     return merged[1] if merged[0] is base else layer.merge(base)[1]
 
 
+def base_settings() -> tuple[ContextVar[Any], dict[str, Any], str]:
+    """Where `current` looks: the variable that is None outside of `context` blocks, and the namespace and name of the
+    settings of the process. Machine code looks there itself.
+    """
+    _base()
+    return _layer, globals(), "_settings"
+
+
 def get_context() -> Settings:
     """Return the settings in force, as an immutable mapping that also has an attribute for each."""
     return current()

@@ -14,6 +14,7 @@ from tiercel import config
 from tiercel.codegen.blob import BlobError, Mapped
 from tiercel.codegen.cpu.gemm import names as gemm_names
 from tiercel.codegen.cpu.library import CALL, GEMM_DTYPES
+from tiercel.codegen.cpu.stub import STUB
 from tiercel.codegen.cpu.threads import RUN, WORKER
 from tiercel.codegen.pool import ThreadPool
 from tiercel.compiler.graph import Region
@@ -44,7 +45,7 @@ class SharedFrames(Frames):
 
     def __init__(self, library: Mapped) -> None:
         packs = {name: library.address(gemm_names(as_dtype(name))[2]) for name in GEMM_DTYPES}
-        super().__init__(library.address(CALL), pack=packs)
+        super().__init__(library.address(CALL), pack=packs, stub=library.address(STUB))
         self._addresses = (library.address(RUN), library.address(WORKER))
         self._lock = threading.Lock()
         self._pool: ThreadPool | None = None

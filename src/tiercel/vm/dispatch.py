@@ -16,13 +16,14 @@ class.
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from types import FunctionType
+from types import CellType, FunctionType
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -36,8 +37,10 @@ from tiercel.compiler.graph import Region
 from tiercel.compiler.lower import Lowered, lower_region
 from tiercel.compiler.trace import trace_region
 from tiercel.config import Settings
+from tiercel.config.layers import base_settings
 from tiercel.values.tensor import Tensor
 from tiercel.vm.entry import MISS, Entry, Frames, make_entry
+from tiercel.vm.stub import make_function, make_preamble, make_table
 
 __all__ = ["Builder", "Built", "SignatureState", "Tiers", "signature_of"]
 
@@ -174,7 +177,8 @@ class Tiers:
         program_of: bytecode of functions it may call.
         settings: the settings in force.
         builder: gives the compile service (asked when something is hot).
-        line_of: source line of an instruction.
+        fast: a cell in which the caller looks for a function to call before `run`: it takes the arguments and gives
+            the result or MISS. None where nobody looks.
     """
 
     def __init__(
@@ -185,6 +189,7 @@ class Tiers:
         program_of: Callable[[FunctionType], tuple[Function, Sequence[Any]] | None],
         settings: Callable[[], Settings],
         builder: Callable[[], Builder],
+        fast: CellType | None = None,
     ) -> None:
         self.name = name
         self.function = function
@@ -195,12 +200,27 @@ class Tiers:
         self.entries: tuple[Entry, ...] = ()
         self.signatures: dict[Any, SignatureState] = {}
         self.pending: list[tuple[SignatureState, Variant]] = []
-        self.compiled_calls = 0
-        self.compiled_ns = 0
+        self.fast = fast
+        self._base: Settings | None = None
+        self._stub = 0
         self.interpreted_calls = 0
         self.interpreted_ns = 0
         self.compiles = 0
         self._ticks = 0
+
+    @property
+    def compiled_calls(self) -> int:
+        """Calls that compiled code has taken."""
+        return sum(entry.calls for entry in self._made())
+
+    @property
+    def compiled_ns(self) -> int:
+        """Time spent in them."""
+        return sum(entry.time_ns for entry in self._made())
+
+    def _made(self) -> list[Entry]:
+        states = list(self.signatures.values())
+        return [v.entry for state in states for v in list(state.variants) if v.entry is not None]
 
     # ---- calling -----------------------------------------------------------------------------------------------------
 
@@ -209,14 +229,30 @@ class Tiers:
         settings = self.settings()
         if settings.level == "O0":
             return interpret(prepared, arguments)
+        if self._base is not None and self._base is not base_settings()[1]["_settings"]:
+            self.publish()
         for entry in self.entries:
+            stub = entry.stub
+            if stub is not None:
+                if entry.stopped():  # called by the wrapper just now
+                    continue
+                started = time.perf_counter_ns()
+                result = stub(*arguments)
+                if result is not MISS:
+                    elapsed = time.perf_counter_ns() - started
+                    entry.timed += 1
+                    entry.timed_ns += elapsed
+                    self._ticks += 1
+                    if self.fast is not None or not self._ticks & 15:
+                        self._watch(entry, arguments, elapsed)
+                    return result
+                if entry.stopped():
+                    continue
             started = time.perf_counter_ns()
             result = entry.run(arguments)
             if result is not MISS:
                 elapsed = time.perf_counter_ns() - started
-                self.compiled_calls += 1
-                self.compiled_ns += elapsed
-                entry.time_ns += elapsed
+                entry.python_ns += elapsed
                 self._ticks += 1
                 if not self._ticks & 15:
                     self._watch(entry, arguments, elapsed)
@@ -357,17 +393,66 @@ class Tiers:
             keep=built.keep,
             classes=variant.classes,
         )
+        self._equip(entry, variant, lowered, built)
         variant.entry, variant.built = entry, built
         variant.patched_ns = time.perf_counter_ns()
         variant.stages_ms.update(built.times_ms)
         # special ones before general ones
         entries = [entry, *self.entries] if variant.speculative else [*self.entries, entry]
         self.entries = tuple(entries[:MAX_ENTRIES])
+        self.publish()
         if not built.from_cache:
             self.compiles += 1
         spent = sum(built.times_ms.values())
         detail = ", ".join(f"{k} {v:.1f}" for k, v in built.times_ms.items())
         logger.info("JIT: Kernel generated in %.1f ms (%s), replaced dispatch entry", spent, detail)
+
+    def _equip(self, entry: Entry, variant: Variant, lowered: Lowered, built: Built) -> None:
+        """Give an entry its way through the machine-code stub."""
+        if not built.frames.stub:
+            entry.without = "the runtime library has no stub"
+            return
+        function = lowered.function
+        table = make_table(
+            lowered.interface,
+            variant.conditions,
+            variant.functions,
+            arguments=len(self.program[0].parameters),
+            function=function,
+            words=frame_words(function),
+            frame_size=frame_size(function),
+            code=built.code,
+            arena=built.arena,
+            shared=int(built.frames.shared.ctypes.data),
+            keep=(built.frames, *built.keep),
+        )
+        if isinstance(table, str):
+            entry.without = table
+            return
+        entry.table = table
+        entry.stub = make_function(built.frames.stub, [table], MISS, sampled=False, name=self.function.__name__)
+        self._stub = built.frames.stub
+
+    def publish(self) -> None:
+        """Put one function made of all entries that have a table into the cell `fast`.
+
+        It holds while the settings of the process are what they are now, outside of blocks that change them, and while
+        nobody traces; otherwise, and for one call in 16, it gives MISS.
+        """
+        if self.fast is None:
+            return
+        variable, namespace, name = base_settings()
+        base = namespace[name]
+        # The settings outside of all blocks: in a context that nobody has written to.
+        settings = contextvars.Context().run(self.settings)
+        entries = [e for e in self.entries if e.stub is not None]
+        made = None
+        if entries and settings.level != "O0":
+            tables = [t for t in (e.table for e in entries) if t is not None]
+            preamble = make_preamble(len(self.program[0].parameters), variable, namespace, name)
+            made = make_function(self._stub, [preamble, *tables], MISS, sampled=True, name=self.function.__name__)
+        self._base = base if entries else None
+        self.fast.cell_contents = made
 
     def _watch(self, entry: Entry, arguments: tuple[Any, ...], elapsed: int) -> None:
         """Note the time of one call in sixteen; demote an entry that is slower than the interpreter was."""
@@ -389,6 +474,7 @@ class Tiers:
             )
             variant.reason = f"demoted: {variant.demoted}"
             self.entries = tuple(e for e in self.entries if e is not entry)
+            self.publish()
             logger.info("JIT: %s demoted: %s", self.name, variant.demoted)
 
     def _owner(self, entry: Entry) -> tuple[SignatureState, Variant] | None:

@@ -43,6 +43,7 @@ from tiercel.shapes import Dim, DimLike, Symbol
 from tiercel.shapes.dims import Node, Sum
 from tiercel.values.parameter import frozen_state
 from tiercel.values.tensor import Tensor
+from tiercel.vm.stub import Table
 
 __all__ = ["MISS", "Entry", "Frames", "make_entry"]
 
@@ -127,40 +128,89 @@ except ImportError:  # another NumPy
 
 
 class Frames:
-    """What all entries share: the library functions that call and pack (by dtype), the thread pool."""
+    """What all entries share: the library functions that call and pack (by dtype), the thread pool.
 
-    def __init__(self, call: int, *, pool: int = 0, threads: int = 1, pack: Mapping[str, int] | None = None) -> None:
+    Attributes:
+        stub: address of the machine-code entry stub, 0 for none.
+        shared: pool, threads and tried as words for the stub.
+    """
+
+    def __init__(
+        self, call: int, *, pool: int = 0, threads: int = 1, pack: Mapping[str, int] | None = None, stub: int = 0
+    ) -> None:
         self.call = ENTRY_TYPE(call)
         self.pack = {dtype: PACK_TYPE(address) for dtype, address in (pack or {}).items()}
+        self.stub = stub
+        self.shared = np.zeros(3, np.int64)
         self.pool = pool
         self.threads = threads
         self.tried = True  # whether a pool was made, or is not wanted
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+        if name in _SHARED:
+            self.shared[_SHARED.index(name)] = value
 
     def revive(self) -> int:
         """The address of the pool, made if it should be there."""
         return self.pool
 
 
+_SHARED: Final = ("pool", "threads", "tried")
+
+
 class Entry:
     """A way into machine code for one kind of arguments.
 
     Attributes:
-        run: `run(arguments) -> result | MISS`.
-        calls, misses, exits, flagged: how often it ran, and why it did not.
-        time_ns: time spent inside, of the calls that were timed.
+        run: `run(arguments) -> result | MISS`, in Python.
+        table: the same for the machine-code stub; None where that cannot do it, for the reason `without`.
+        stub: built-in function of the arguments, made of the table.
+        misses, exits, flagged: why it did not run.
+        python_calls, python_ns: calls that went through `run`, all of them timed.
+        timed, timed_ns: calls through the stub that were timed.
     """
 
-    __slots__ = ("calls", "description", "exits", "flagged", "keep", "misses", "run", "sites", "source", "time_ns")
+    __slots__ = (
+        "description", "exits", "flagged", "keep", "misses", "python_calls", "python_ns", "run", "sites", "source",
+        "stub", "table", "timed", "timed_ns", "without",
+    )  # fmt: skip
 
     def __init__(self, description: str, sites: tuple[int, ...], keep: tuple[Any, ...]) -> None:
         self.description = description
         self.sites = sites
         self.keep = keep
-        self.calls = self.misses = self.flagged = 0
+        self.misses = self.flagged = 0
+        self.python_calls = self.python_ns = self.timed = self.timed_ns = 0
         self.exits: dict[int, int] = {}
-        self.time_ns = 0
         self.source = ""
         self.run: Callable[[tuple[Any, ...]], Any] = lambda arguments: MISS
+        self.table: Table | None = None
+        self.stub: Callable[..., Any] | None = None
+        self.without = ""
+
+    @property
+    def calls(self) -> int:
+        """Results given."""
+        return self.python_calls + (self.table.calls if self.table is not None else 0)
+
+    @property
+    def time_ns(self) -> int:
+        """Time spent inside. Of calls through the stub one in so many is timed, and counts for the others."""
+        calls = self.table.calls if self.table is not None else 0
+        return self.python_ns + (self.timed_ns * max(calls, self.timed) // self.timed if self.timed else 0)
+
+    def stopped(self) -> bool:
+        """Did the stub run the code, and the code did not come to its end? Accounts for it."""
+        status = self.table.take_status() if self.table is not None else 0
+        if not status:
+            return False
+        site = status & 0xFFFFFFFF
+        if site:
+            self.exits[site] = self.exits.get(site, 0) + 1
+        else:
+            self.flagged += 1
+        return True
 
 
 class Packs:
@@ -390,7 +440,7 @@ def make_entry(
     writer.line("if flags & watch():", 3)
     writer.line("entry.flagged += 1", 4)
     writer.line("return MISS", 4)
-    writer.line("entry.calls += 1")
+    writer.line("entry.python_calls += 1")
     writer.line(f"return {_result(writer, recipe, interface, words)}")
     body = "\n".join(writer.lines)
     text = f"def run(arguments):\n    try:\n{body}\n    except Errors:\n        return MISS\n"

@@ -8,6 +8,7 @@ region.
 from __future__ import annotations
 
 from tiercel.codegen.cpu.gemm import emit_gemm, names
+from tiercel.codegen.cpu.stub import STUB, stub_text
 from tiercel.codegen.cpu.target import Target
 from tiercel.codegen.cpu.threads import RUN, WORKER, threads_text
 from tiercel.dtypes import as_dtype
@@ -52,7 +53,7 @@ IMPORTS = ("syscall",)
 
 def entries() -> tuple[str, ...]:
     """The names of all library functions."""
-    return (*(name for dtype in GEMM_DTYPES for name in names(as_dtype(dtype))), CALL, RUN, WORKER)
+    return (*(name for dtype in GEMM_DTYPES for name in names(as_dtype(dtype))), CALL, STUB, RUN, WORKER)
 
 
 def library_text(target: Target) -> str:
@@ -63,4 +64,4 @@ def library_text(target: Target) -> str:
         declared, defined = emit_gemm(as_dtype(dtype), target)
         declarations.update(dict.fromkeys(declared))
         functions += defined
-    return "\n".join([*declarations, *functions, *threads_text(), _CALL]) + "\n"
+    return "\n".join([*declarations, *functions, *threads_text(), _CALL, stub_text()]) + "\n"

@@ -444,6 +444,13 @@ class TestContents:
         with pytest.raises(BytecodeError, match="more than 64 facts"):
             dumps(many)
 
+    @pytest.mark.parametrize("count", [-1, -200, 1 << 63])
+    def test_numbers_that_do_not_fit(self, count: int) -> None:
+        program = loads(small(), resolve=False)
+        program.profile = Profile({0: FunctionProfile(count)})
+        with pytest.raises(BytecodeError, match="does not fit a file"):
+            dumps(program)
+
     def test_unverified(self) -> None:
         data = dumps(from_text("def f(%x):\nReturn return %9"))
         refusal(data)

@@ -419,6 +419,8 @@ class TestHeader:
         [
             ({1: FunctionProfile()}, "function 1: the program has 1"),
             ({0: FunctionProfile(1, {0: (1, 1)})}, "function 0: there is no loop 0"),
+            ({0: FunctionProfile(-1)}, "function 0: counts are 0 to"),
+            ({0: FunctionProfile(1, {}, (SignatureProfile("", 1 << 63),))}, "function 0: counts are 0 to"),
             ({0: FunctionProfile(1, {}, (SignatureProfile("", 1, {9: "x"}),))}, "function 0: there is no register 9"),
             ({0: FunctionProfile(1, {}, (SignatureProfile("", 1, {}, {2: "x"}),))}, "there is no instruction 2"),
         ],

@@ -9,7 +9,7 @@ import struct
 from typing import Final
 
 __all__ = [
-    "ALIGNMENT", "CHUNK", "CRC", "ENTRY", "HEADER", "MAGIC", "MAX_COUNT", "MAX_DIM", "MAX_SYMBOLIC_BYTES", "OPTIONAL",
+    "ALIGNMENT", "CHUNK", "CRC", "ENTRY", "HEADER", "MAGIC", "MAX_DIM", "MAX_SYMBOLIC_BYTES", "OPTIONAL",
     "SECTIONS", "VERSION", "int_bytes",
 ]  # fmt: skip
 
@@ -23,7 +23,6 @@ ALIGNMENT: Final = 64
 # Kinds are written to files: append, never renumber. The last is the only one that is not read front to back.
 SECTIONS: Final = {1: "program", 2: "constants", 3: "tokens", 4: "facts", 5: "functions", 6: "profile", 7: "tensors"}
 OPTIONAL: Final = frozenset({4, 6, 7})
-MAX_COUNT: Final = 1 << 63
 # Size expressions are parsed and constraints are reasoned about, which costs more per byte than the rest.
 MAX_SYMBOLIC_BYTES: Final = 1 << 18
 MAX_DIM: Final = 1 << 62

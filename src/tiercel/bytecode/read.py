@@ -24,7 +24,6 @@ from tiercel.bytecode.layout import (
     ENTRY,
     HEADER,
     MAGIC,
-    MAX_COUNT,
     MAX_DIM,
     MAX_SYMBOLIC_BYTES,
     OPTIONAL,
@@ -46,7 +45,7 @@ from tiercel.bytecode.program import (
     Variable,
 )
 from tiercel.bytecode.tokens import MAX_CONSTRAINTS, MAX_TOKEN_CONSTRAINTS, make_facts
-from tiercel.bytecode.wire import Reader
+from tiercel.bytecode.wire import MAX_NUMBER, Reader
 from tiercel.dtypes import DType, from_code
 from tiercel.errors import BytecodeError, DTypeError, ShapeError
 from tiercel.shapes import Dim, DimLike, Facts, ShapeToken, TensorDescriptor, parse_dim
@@ -144,7 +143,7 @@ class _TensorReader:
     def array(self, reader: Reader, start: int) -> np.ndarray[Any, Any]:
         dtype = _read_dtype(reader)
         shape = tuple([reader.number("a size", MAX_DIM) for _ in range(reader.number("a rank", 65))])
-        offset = reader.number("the offset of a tensor", MAX_COUNT)
+        offset = reader.number("the offset of a tensor", MAX_NUMBER)
         size = dtype.itemsize
         for n in shape:
             size *= n
@@ -153,7 +152,7 @@ class _TensorReader:
             nonzero *= max(n, 1)
         self.used = True
         begin = self.at + -self.at % ALIGNMENT
-        if offset != begin or size > len(self.data) - begin or nonzero >= MAX_COUNT:
+        if offset != begin or size > len(self.data) - begin or nonzero >= MAX_NUMBER:
             reader.fail(
                 f"a tensor of {size} bytes at {offset}: it must lie at {begin}, the section has {len(self.data)} bytes",
                 start,
@@ -410,13 +409,13 @@ def _read_profile(reader: Reader, functions: tuple[Function, ...]) -> Profile:
     found: dict[int, FunctionProfile] = {}
     for index in _ascending(reader, "functions", len(functions), 4):
         function = functions[index]
-        entries = reader.number("entries", MAX_COUNT)
+        entries = reader.number("entries", MAX_NUMBER)
         loops = {}
         for loop in _ascending(reader, "loops", function.loops, 3):
-            loops[loop] = reader.number("entries", MAX_COUNT), reader.number("iterations", MAX_COUNT)
+            loops[loop] = reader.number("entries", MAX_NUMBER), reader.number("iterations", MAX_NUMBER)
         signatures = []
         for _ in _items(reader, "signatures", 4):
-            text, count = reader.text("a signature"), reader.number("a count", MAX_COUNT)
+            text, count = reader.text("a signature"), reader.number("a count", MAX_NUMBER)
             live = _read_learned(reader, "live-ins", function.registers)
             results = _read_learned(reader, "results", len(function.instructions))
             signatures.append(SignatureProfile(text, count, live, results))

@@ -25,6 +25,7 @@ from tiercel.bytecode.instructions import Instruction
 from tiercel.bytecode.program import MAX_SPAN, OPTIMISED_AWAY, PARAMETER_KINDS, Function, Program
 from tiercel.bytecode.structure import Structures, find_structures
 from tiercel.bytecode.text import neighbourhood
+from tiercel.bytecode.wire import MAX_NUMBER
 from tiercel.errors import BytecodeError
 
 __all__ = ["find_defects", "verify"]
@@ -472,6 +473,10 @@ def _check_profile(program: Program, defects: list[BytecodeError]) -> None:
         for s in profile.signatures:
             kinds.append(("register", s.live_ins, function.registers))
             kinds.append(("instruction", s.results, len(function.instructions)))
+        counts = [profile.entries, *(n for pair in profile.loops.values() for n in pair)]
+        counts += [s.count for s in profile.signatures]
+        if not all(0 <= n < MAX_NUMBER for n in counts):
+            report(f"function {index}: counts are 0 to {MAX_NUMBER - 1}")
         for what, entries, limit in kinds:
             wrong = [key for key in entries if not 0 <= key < limit]
             if wrong:

@@ -15,8 +15,10 @@ from typing import Final, NoReturn, final
 
 from tiercel.errors import BytecodeError
 
-__all__ = ["Reader", "Writer", "leb", "leb_size", "unzigzag", "zigzag"]
+__all__ = ["MAX_NUMBER", "Reader", "Writer", "leb", "leb_size", "unzigzag", "zigzag"]
 
+# Numbers in files are below this.
+MAX_NUMBER: Final = 1 << 63
 _ONE_BYTE: Final = tuple(bytes((i,)) for i in range(128))
 # Ten bytes hold 70 bits; nothing in a file needs more than 64.
 _MAX_LEB_BYTES: Final = 10
@@ -67,7 +69,13 @@ class Writer:
         self.data += value
 
     def number(self, value: int) -> None:
-        """Append a number `>= 0`."""
+        """Append a number `>= 0`.
+
+        Raises:
+            BytecodeError: it is negative, or too large for a reader.
+        """
+        if not 0 <= value < MAX_NUMBER:
+            raise BytecodeError(f"the number {value} does not fit a file: expected 0 to {MAX_NUMBER - 1}")
         self.data += leb(value)
 
     def signed(self, value: int) -> None:
@@ -76,7 +84,7 @@ class Writer:
 
     def optional(self, value: int | None) -> None:
         """Append a number `>= 0`, or its absence."""
-        self.data += leb(0 if value is None else value + 1)
+        self.number(0 if value is None else value + 1)
 
     def f64(self, value: float) -> None:
         """Append a float, bit for bit."""
@@ -169,7 +177,7 @@ class Reader:
     def count(self, what: str, smallest: int = 1) -> int:
         """Read a number of items that take at least `smallest` bytes each, and check that as many bytes are left."""
         start = self.pos
-        value = self.number(what, 1 << 63)
+        value = self.number(what, MAX_NUMBER)
         if value * smallest > self.end - self.pos:
             self.fail(f"{what} is {value}, which needs {value * smallest} bytes; {self.end - self.pos} are left", start)
         return value

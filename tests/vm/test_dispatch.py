@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from types import CellType
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ import pytest
 from tests.compiler.tracing import program_of
 from tests.vm.inline import InlineBuilder
 from tiercel import config
+from tiercel.vm import dispatch
 from tiercel.vm.dispatch import Tiers
+from tiercel.vm.entry import MISS
 
 SCALE = 2.0
 
@@ -24,14 +27,39 @@ def scaled(x, y):
     return np.exp(x + y) * SCALE
 
 
+@pytest.fixture(autouse=True, params=["python", "stub", "wrapper"])
+def way(request, monkeypatch):
+    """How entries are called: in Python, through the stub, or by the stub before `run` is asked, as wrappers do."""
+    if request.param == "python":
+        monkeypatch.setattr(dispatch, "make_table", lambda *_, **__: "not in this test")
+    monkeypatch.setitem(WAY, "fast", request.param == "wrapper")
+    return request.param
+
+
+WAY = {"fast": False}
+
+
 def tiers_of(function, **options):
     settings = config.current().replace(**{"hot_time_ms": 0.0, "level": "O2", **options.pop("settings", {})})
     builder = InlineBuilder(**options)
-    made = Tiers(function.__name__, function, program_of(function), program_of, lambda: settings, lambda: builder)
+    made = Tiers(
+        function.__name__,
+        function,
+        program_of(function),
+        program_of,
+        lambda: settings,
+        lambda: builder,
+        CellType(None) if WAY["fast"] else None,
+    )
     return made, builder
 
 
 def call(tiers, *arguments):
+    fast = tiers.fast.cell_contents if tiers.fast is not None else None
+    if fast is not None:
+        result = fast(*arguments)
+        if result is not MISS:
+            return result
     return tiers.run(lambda _, given: tiers.function(*given), None, arguments)
 
 
@@ -40,7 +68,7 @@ def heat(tiers, *arguments, times=6):
         call(tiers, *arguments)
 
 
-def test_hot_after_five_calls_then_compiled():
+def test_hot_after_five_calls_then_compiled(way):
     tiers, builder = tiers_of(scaled)
     x, y = random(3, 5), random(5)
     for n in range(4):
@@ -52,6 +80,8 @@ def test_hot_after_five_calls_then_compiled():
     before = tiers.compiled_calls
     np.testing.assert_allclose(call(tiers, x, y), scaled(x, y), rtol=1e-5)
     assert tiers.compiled_calls == before + 1
+    (entry,) = tiers.entries
+    assert (entry.stub is not None, entry.calls - entry.python_calls > 0) == (way != "python",) * 2
 
 
 def test_total_time_alone_makes_hot_after_warm_up():
@@ -200,6 +230,7 @@ def test_a_slow_entry_is_demoted():
         return quick(arguments)
 
     entry.run, entry.stub = slow, None
+    tiers.publish()
     for _ in range(16 * 33):
         call(tiers, x, y)
     assert not tiers.entries
@@ -229,14 +260,16 @@ def test_patching_under_eight_threads():
     threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
     for thread in threads:
         thread.start()
-    end = time.monotonic() + 3
+    end = time.monotonic() + 2
     while time.monotonic() < end:
         tiers.entries = ()
+        tiers.publish()
         time.sleep(0.01)
         for state in list(tiers.signatures.values()):
             for variant in state.variants:
                 if variant.entry is not None:
                     tiers.entries = (variant.entry,)
+                    tiers.publish()
         time.sleep(0.01)
     stop.set()
     for thread in threads:

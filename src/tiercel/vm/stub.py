@@ -34,6 +34,7 @@ from tiercel.codegen.cpu.stub import (
     MAX_WORDS,
     OFFSETS,
     ROW,
+    SAMPLE,
     Head,
     Header,
     Op,
@@ -121,15 +122,16 @@ def _offsets_differ() -> str | None:
 
 
 @functools.cache
-def _slots() -> tuple[int, str | None]:
-    """The offset of the array in a Tensor."""
-    array = np.zeros(2)
-    tensor = Tensor(array)
-    words = (ctypes.c_size_t * (Tensor.__basicsize__ // 8)).from_address(id(tensor))
-    found = [8 * i for i, word in enumerate(words) if word == id(tensor._array)]
-    if len(found) != 1:
-        return 0, "the slots of Tensor are not where slots are"
-    return found[0], None
+def _slots() -> tuple[tuple[int, int], str | None]:
+    """The offsets of the array and the storage in a Tensor."""
+    tensor: Any = object.__new__(Tensor)
+    contents = (np.zeros(2), object())
+    tensor._array, tensor._storage = contents
+    words = list((ctypes.c_size_t * (Tensor.__basicsize__ // 8)).from_address(id(tensor)))
+    found = [[8 * i for i, word in enumerate(words) if word == id(content)] for content in contents]
+    if any(len(places) != 1 for places in found):
+        return (0, 0), "the slots of Tensor are not where slots are"
+    return (found[0][0], found[1][0]), None
 
 
 @functools.cache
@@ -472,7 +474,7 @@ def _input(t: _Rows, number: int, spec: InputSpec, words: Mapping[str, int], arr
         if spec.wrapper != "ndarray":
             t.add(Op.TYPES, value, t.object(Tensor), t.object(Parameter))
             array = t.value()
-            t.add(Op.SLOT, array, value, _slots()[0])
+            t.add(Op.SLOT, array, value, _slots()[0][0])
             value = array
         flags = ALIGNED | (C_CONTIGUOUS if spec.contiguous else 0)
         t.add(Op.ARRAY, value, t.object(spec.dtype.numpy), len(spec.dims), flags, words[spec.name])
@@ -548,7 +550,7 @@ def _make(t: _Rows, recipe: Recipe, interface: Interface, words: Mapping[str, in
             if recipe.wrapper == "ndarray":
                 return array
             value = t.value()
-            t.add(Op.CALL, value, t.object(Tensor), array)
+            t.add(Op.WRAP, value, t.object(Tensor), array, *_slots()[0])
             return value
         case ScalarOutput():
             value, word = t.value(), words[recipe.output]
@@ -635,7 +637,7 @@ def make_function(
     if api is None:
         raise InternalError(f"no machine-code entry: {reason}", stage="entry")
     head = np.zeros(HEAD + len(tables), np.int64)
-    head[Head.PHASE] = 0 if sampled else -1
+    head[Head.MASK] = SAMPLE - 1 if sampled else 0
     head[Head.MISS], head[Head.API], head[Head.TABLES] = id(miss), api.ctypes.data, len(tables)
     head[HEAD:] = [table.address for table in tables]
     label = name.encode()

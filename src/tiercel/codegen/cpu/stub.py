@@ -34,6 +34,7 @@ __all__ = [
     "OFFSETS",
     "ROW",
     "SAMPLE",
+    "SAMPLE_QUICK",
     "STUB",
     "Head",
     "Header",
@@ -48,7 +49,9 @@ MAX_WORDS: Final = 256
 ROW: Final = 6
 """Words of a row: the operation and up to five fields."""
 SAMPLE: Final = 16
-"""One call in so many gives MISS so that it is timed."""
+"""One call in so many gives MISS so that it is timed: at first, and of slow functions."""
+SAMPLE_QUICK: Final = 256
+"""The same once the time is known, where timing (about 5 us) takes longer than the call."""
 SMALL_ARENA: Final = 4096
 """Arenas up to this many bytes lie on the stack."""
 LARGE_ARENA: Final = 1 << 18
@@ -70,7 +73,7 @@ API: Final = (
     "PyCell_Get", "PyObject_GetAttr", "PyObject_GetItem", "PyObject_RichCompareBool", "PyObject_CallNoArgs",
     "PyObject_CallOneArg", "PyContextVar_Get", "PyTuple_Size", "PyTuple_New", "PyTuple_SetItem", "PyList_New",
     "PyList_SetItem", "PyLong_AsLongLongAndOverflow", "PyLong_FromLongLong", "PyFloat_AsDouble", "PyFloat_FromDouble",
-    "PyEval_SaveThread", "PyEval_RestoreThread", "PyArray_Empty", "PyArray_Scalar", "PyArray_ScalarAsCtype", "malloc",
+    "PyType_GenericAlloc", "PyEval_SaveThread", "PyEval_RestoreThread", "PyArray_Empty", "PyArray_Scalar", "PyArray_ScalarAsCtype", "malloc",
     "free", "ndarray", "int", "float", "bool", "True", "False", "None", "Exception", "error_state",
     "default_error_state",
 )  # fmt: skip
@@ -81,7 +84,7 @@ class Head(IntEnum):
     """Words of `self`."""
 
     TICKS = 0  # calls so far
-    PHASE = 1  # the call gives MISS when TICKS % SAMPLE is this; -1 for never
+    MASK = 1  # the call gives MISS when TICKS & MASK is 0, and MASK is not 0
     MISS = 2
     API = 3
     TABLES = 4  # how many there are
@@ -153,7 +156,7 @@ class Op(IntEnum):
     TUPLE_ITEM = 44  # v n v
     LIST = 45  # v n
     LIST_ITEM = 46  # v n v
-    CALL = 47  # v o v: made: what an object gives for one value
+    WRAP = 47  # v o v n n: made: object of a class, with the value and None in the slots at two byte offsets
 
 
 class _Text:
@@ -467,9 +470,14 @@ def _results(t: _Text, op: Op) -> bool:
             failed = t.call("i32", function, f"ptr {t.value(t.field(1))}", f"i64 {t.field(2)}", f"ptr {item}")
             t.require(t.compare("eq", "i32", failed, "0"), "error")
             t.next()
-        case Op.CALL:
-            value = t.value(t.field(3))
-            t.made(t.field(1), t.call("ptr", "PyObject_CallOneArg", f"ptr {t.field(2, 'ptr')}", f"ptr {value}"))
+        case Op.WRAP:
+            got = t.call("ptr", "PyType_GenericAlloc", f"ptr {t.field(2, 'ptr')}", "i64 0")
+            t.make(t.field(1), got)
+            t.require(t.compare("ne", "ptr", got, "null"), "error")
+            for content, slot in ((t.value(t.field(3)), 4), (t.api("None"), 5)):
+                t.call("void", "Py_IncRef", f"ptr {content}")
+                t.put(f"store ptr {content}, ptr {t.element('i8', got, t.field(slot))}, align 8")
+            t.next()
         case _:
             return False
     return True
@@ -550,12 +558,13 @@ entry:
   %ticks.before = load i64, ptr %head, align 8
   %ticks = add i64 %ticks.before, 1
   store i64 %ticks, ptr %head, align 8
-  %phase.at = getelementptr i64, ptr %head, i64 {Head.PHASE}
-  %phase = load i64, ptr %phase.at, align 8
-  %ticks.low = and i64 %ticks, {SAMPLE - 1}
-  %sampled = icmp eq i64 %ticks.low, %phase
+  %mask.at = getelementptr i64, ptr %head, i64 {Head.MASK}
+  %mask = load i64, ptr %mask.at, align 8
+  %ticks.low = and i64 %ticks, %mask
+  %off.phase = icmp ne i64 %ticks.low, 0
+  %never = icmp eq i64 %mask, 0
   %few = icmp ule i64 %count, {MAX_VALUES}
-  %unsampled = xor i1 %sampled, true
+  %unsampled = or i1 %off.phase, %never
   %begins = and i1 %few, %unsampled
   br i1 %begins, label %copy.test, label %give.miss
 copy.test:

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from tiercel.operators.types import Type
+from tiercel.operators.types import NoneType, PyBoolType, PyComplexType, PyFloatType, PyIntType, Type
 from tiercel.shapes import DimLike, Facts
 
 
@@ -186,6 +186,14 @@ class Region:
     facts: Facts
     signature: str = ""
     notes: tuple[str, ...] = field(default_factory=tuple)
+
+
+def is_constant(value: Value) -> bool:
+    """A Python number or size that its type tells, or None: it needs no definition."""
+    type_ = value.type
+    if isinstance(type_, PyIntType | PyFloatType | PyBoolType | PyComplexType):
+        return type_.value is not None
+    return isinstance(type_, NoneType)
 
 
 def steps(graph: Graph) -> Iterator[Step]:

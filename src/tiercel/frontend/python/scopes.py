@@ -14,6 +14,7 @@ Invariant: every name of the function that is neither a variable here nor free i
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
@@ -36,6 +37,7 @@ __all__ = [
 
 Comprehension: TypeAlias = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 _COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_COMPREHENSIONS_HAVE_FRAMES: Final = sys.version_info < (3, 12)
 _CODE_NAMES: Final[dict[type[ast.AST], str]] = {
     ast.ListComp: "<listcomp>",
     ast.SetComp: "<setcomp>",
@@ -71,11 +73,22 @@ class Scope:
         parent: the scope around a comprehension; None for the function.
         variables: those bound here, and for the function those it captured.
         declared_global: names of `global` statements.
+        frame: whether CPython runs a comprehension in a frame of its own, to which the function's variables are free.
     """
 
     parent: Scope | None
     variables: dict[str, Variable] = field(default_factory=dict)
     declared_global: set[str] = field(default_factory=set)
+    frame: bool = False
+
+    def sees_through_frame(self, variable: Variable) -> bool:
+        """Whether code here reads a variable of the function as a free one."""
+        scope: Scope | None = self
+        while scope is not None and scope is not variable.scope:
+            if scope.frame:
+                return True
+            scope = scope.parent
+        return False
 
     def resolve(self, name: str) -> Variable | None:
         """Return the variable a mangled name means here; None means a global."""
@@ -224,7 +237,7 @@ class _Analysis:
             return
         if any(g.is_async for g in node.generators):
             raise CaptureError("it has an async comprehension", filename=self.source.filename, line=node.lineno)
-        inner = Scope(scope)
+        inner = Scope(scope, frame=_COMPREHENSIONS_HAVE_FRAMES or isinstance(node, ast.GeneratorExp))
         self.found.comprehensions[id(node)] = inner
         for generator in node.generators:
             for name in names_bound(generator.target):

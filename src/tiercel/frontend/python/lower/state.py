@@ -18,7 +18,6 @@ Invariants:
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -38,9 +37,6 @@ __all__ = ["EXPRESSIONS", "STATEMENTS", "Finally", "Loop", "Lowering", "Reason",
 Where: TypeAlias = ast.AST | Span | None
 ExpressionRule: TypeAlias = Callable[["Lowering", Any, "int | None"], int]
 StatementRule: TypeAlias = Callable[["Lowering", Any], None]
-
-# 3.11 runs comprehensions in frames of their own, to which the function's variables are free.
-_COMPREHENSIONS_HAVE_FRAMES: Final = sys.version_info < (3, 12)
 
 EXPRESSIONS: Final[dict[type[ast.AST], ExpressionRule]] = {}
 STATEMENTS: Final[dict[type[ast.AST], StatementRule]] = {}
@@ -303,9 +299,9 @@ class Lowering:
     def load(self, where: Where, variable: Variable, dst: int | None = None) -> int:
         """Return an operand that holds the value of a variable; raises in Python's words if it has none."""
         home = self.home(variable)
-        free = _COMPREHENSIONS_HAVE_FRAMES and variable.scope is not self.scope
+        free = self.scope.sees_through_frame(variable)
         if variable.kind != "local":
-            # The interpreter words the error by where the cell comes from; `free:` says that here it is a free variable.
+            # The interpreter words the error by where the cell comes from; `free:` says that here it is a free one.
             name = f"free:{variable.name}" if free and variable.kind == "cell" else variable.name
             return self.emit(where, "LoadCell", dst, home, name)
         if self.bound is not None and variable not in self.bound:

@@ -300,3 +300,11 @@ def test_what_is_not_lowered_says_why(reason, build):
     with pytest.raises(NotLowered, match=reason) as caught:
         Runner(b.region(build(b, x)))
     assert caught.value.origin is not None
+
+
+def test_a_reshaped_input_is_read_by_its_new_strides():
+    """Rank and order are those of the input, the sizes are not: the view must not be taken for the input itself."""
+    b = RegionBuilder("regrouped")
+    x = b.input("x", ("A", "B"))
+    y = b.apply("sum", b.apply("reshape", x, shape=(3, 2), order="C"), axis=1)
+    agree(b.region(y), lambda x: x.reshape(3, 2).sum(axis=1), (random(2, 3),), (random(3, 2),), (random(6, 1),))

@@ -425,5 +425,6 @@ def _same_constant(a: object, b: object) -> bool:
         return len(a) == len(b) and all(map(_same_constant, a, b))
     if isinstance(a, frozenset) and isinstance(b, frozenset):
         return sorted(map(repr, a)) == sorted(map(repr, b))
-    # repr tells -0.0 from 0.0 and finds NaN equal to itself.
-    return repr(a) == repr(b)
+    if isinstance(a, float | complex):
+        return repr(a) == repr(b)  # tells -0.0 from 0.0 and finds NaN equal to itself
+    return a == b

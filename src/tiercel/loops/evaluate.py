@@ -44,6 +44,7 @@ from tiercel.loops.form import (
 )
 
 _erf = np.frompyfunc(math.erf, 1, 1)
+_erfc = np.frompyfunc(math.erfc, 1, 1)
 
 _UNARY: dict[str, Callable[[Any], Any]] = {
     "neg": np.negative,
@@ -53,6 +54,7 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "erf": lambda x: np.asarray(_erf(x)).astype(x.dtype)[()],
+    "erfc": lambda x: np.asarray(_erfc(x)).astype(x.dtype)[()],
 }
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "add": np.add,
@@ -71,7 +73,9 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "xor": np.bitwise_xor,
     "shl": np.left_shift,
     "shr": np.right_shift,
+    "fmod": np.fmod,
     "atan2": np.arctan2,
+    "hypot": np.hypot,
     "copysign": np.copysign,
 }
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {

@@ -181,6 +181,7 @@ class Emitter:
         self.arena: Expr = Const(0, INDEX)
         self.words = frame_words(function)
         self.entry = self.writer.placeholder()
+        self.expressions.entry = self.entry
 
     # -- functions --------------------------------------------------------------------------------------------
 

@@ -99,7 +99,7 @@ class Expressions:
     """Emits expressions at the current position of a writer."""
 
     def __init__(
-        self, writer: Writer, environment: Environment, written: frozenset[str], declare: Callable[[str], None]
+        self, writer: Writer, environment: Environment, written: frozenset[str], declare: Callable[[str], object]
     ):
         self.writer = writer
         self.environment = environment
@@ -107,8 +107,20 @@ class Expressions:
         self.declare = declare  # called with the text of an external declaration the module needs
         self.known: list[dict[str, Value]] = [{}]  # per level: instruction text -> the value it already has
         self.pinned = 0  # the innermost level that loads and divisions may not leave
+        self.entry: Lines | None = None  # where stack memory is taken: the beginning of the function
+        self._scratch: dict[str, str] = {}
 
     # -- plumbing ---------------------------------------------------------------------------------------------
+
+    def scratch(self, hint: str, size_bytes: int) -> str:
+        """A pointer to stack memory for one element of `size_bytes`, the same for the same hint and size."""
+        key = f"{hint}.{size_bytes}"
+        if key not in self._scratch:
+            if self.entry is None:
+                raise IllFormed(f"no place for the stack memory of {hint}")
+            self._scratch[key] = self.writer.fresh(hint)
+            self.entry.append(f"  {self._scratch[key]} = alloca [{size_bytes} x i8], align 16")
+        return self._scratch[key]
 
     def enter(self, place: Lines, *, branch: bool) -> int:
         """Begin a nesting level whose outer-level code goes to `place`, a placeholder that dominates it.

@@ -8,6 +8,7 @@ region.
 from __future__ import annotations
 
 from tiercel.codegen.cpu.gemm import emit_gemm, names
+from tiercel.codegen.cpu.rare import rare_entries, rare_text
 from tiercel.codegen.cpu.stub import STUB, stub_text
 from tiercel.codegen.cpu.target import Target
 from tiercel.codegen.cpu.threads import RUN, WORKER, threads_text
@@ -53,7 +54,8 @@ IMPORTS = ("syscall",)
 
 def entries() -> tuple[str, ...]:
     """The names of all library functions."""
-    return (*(name for dtype in GEMM_DTYPES for name in names(as_dtype(dtype))), CALL, STUB, RUN, WORKER)
+    products = (name for dtype in GEMM_DTYPES for name in names(as_dtype(dtype)))
+    return (*products, *rare_entries(), CALL, STUB, RUN, WORKER)
 
 
 def library_text(target: Target) -> str:
@@ -64,4 +66,5 @@ def library_text(target: Target) -> str:
         declared, defined = emit_gemm(as_dtype(dtype), target)
         declarations.update(dict.fromkeys(declared))
         functions += defined
+    functions += rare_text(declarations.setdefault)
     return "\n".join([*declarations, *functions, *threads_text(), _CALL, stub_text()]) + "\n"

@@ -127,9 +127,10 @@ def tanh(expressions: Expressions, x: Value) -> Value:
     if not c.single:
         e = expm1(expressions, c.mul(c.clamp(c.abs(x), high=20.0), 2.0))
         return c.sign_of(c.div(e, c.add(e, 2.0)), x)
-    size, square = c.abs(x), c.mul(x, x)
+    size = c.clamp(c.abs(x), high=10.0)
+    square = c.mul(size, size)
     near = c.fma(c.mul(square, size), c.horner(square, _TANH32), size)
-    e = exp(expressions, c.mul(c.clamp(size, high=10.0), 2.0))
+    e = exp(expressions, c.mul(size, 2.0))
     far = c.sub(1.0, c.div(2.0, c.add(e, 1.0)))
     return c.sign_of(c.choose(c.test("lt", size, 0.625), near, far), x)
 

@@ -29,7 +29,7 @@ def guarded(c: Calculator, name: str, special: Value, fast: Value, *operands: Va
         writer.write(f"{mask} = bitcast {special} to i{lanes}")
         writer.write(f"{some} = icmp ne i{lanes} {mask}, 0")
     before, rare, after = writer.block, writer.label(f"{name}.rare"), writer.label(f"{name}.done")
-    writer.write(f"br i1 {some}, label %{rare}, label %{after}, !prof !{{!\"branch_weights\", i32 1, i32 4000}}")
+    writer.write(f'br i1 {some}, label %{rare}, label %{after}, !prof !{{!"branch_weights", i32 1, i32 4000}}')
     writer.start(rare)
     size, align = lanes * c.dtype.itemsize, c.dtype.itemsize
     pointers = [expressions.scratch(f"{name}.{i}", size) for i in range(len(operands))]

@@ -14,7 +14,6 @@ import contextvars
 import ctypes
 import functools
 import importlib
-import os
 import sys
 import sysconfig
 from collections.abc import Mapping, Sequence
@@ -78,8 +77,6 @@ _METH_FASTCALL: Final = 0x80
 @functools.cache
 def unusable() -> str | None:
     """Why calls enter compiled code through Python here; None where the machine-code stub can be used."""
-    if os.environ.get("TIERCEL_TEST_NO_STUB"):
-        return "turned off for a test"
     if sys.implementation.name != "cpython":
         return f"{sys.implementation.name} is not CPython"
     if sysconfig.get_config_var("Py_GIL_DISABLED"):

@@ -220,8 +220,7 @@ class BuildLock:
         os.close(number)
 
     def __del__(self) -> None:
-        if self._number >= 0:
-            os.close(self._number)
+        self.release()
 
 
 class KernelCache:

@@ -69,6 +69,7 @@ class Case:
         values: per input.
         at_end: whether buffers end at a forbidden page, or begin after one.
         pooled: whether the thread pool is used.
+        spare: only to be tried where the program left in most of the others (its guards want round sizes).
     """
 
     name: str
@@ -77,6 +78,7 @@ class Case:
     values: tuple[Any, ...]
     at_end: bool
     pooled: bool = False
+    spare: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,7 @@ class _Plan:
     at_end: bool
     pooled: bool = False
     seen: int | None = None
+    spare: bool = False
 
 
 _PLANS: Final = (
@@ -97,6 +100,13 @@ _PLANS: Final = (
     _Plan("empty", (0,), "plain", True),
     _Plan("one size empty", (3, 0, 4), "plain", False),
     _Plan("large", (), "plain", True, pooled=True),
+)
+_SPARE: Final = (
+    _Plan("round sizes", (8, 4, 16, 12), "plain", True, spare=True),
+    _Plan("round sizes, special values", (4, 8, 12), "special", True, spare=True),
+    _Plan("fours", (4,), "plain", False, spare=True),
+    _Plan("larger round sizes", (24, 16, 40, 32), "wide", True, spare=True),
+    _Plan("eights", (8,), "plain", True, spare=True),
 )
 _LARGE: Final = {1: (70_001,), 2: (203, 331), 3: (41, 67, 53)}
 _LARGE_OF_MANY: Final = (19, 34, 21, 38)
@@ -125,6 +135,7 @@ def make_cases(
     plans += [
         _Plan(f"the {end} of a range", (), "plain", True, seen=-1 - i) for i, end in enumerate(("low end", "high end"))
     ]
+    plans += _SPARE
     done: set[tuple[Any, ...]] = set()
     for number, plan in enumerate(plans):
         seed = zlib.crc32(f"{name}/{number}".encode())
@@ -139,7 +150,7 @@ def make_cases(
             continue
         done.add(key)
         values = tuple(_value(i, spec, sizes, plan.values, hints, generator) for i, spec in enumerate(interface.inputs))
-        yield Case(plan.name, seed, sizes, values, plan.at_end, plan.pooled)
+        yield Case(plan.name, seed, sizes, values, plan.at_end, plan.pooled, plan.spare)
 
 
 # ---- sizes -----------------------------------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 import traceback
 from typing import Any, Final
 
@@ -76,7 +75,8 @@ def _leave_with_parent(number: int) -> None:
 
 def _be_modest(nice: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    for number in (signal.SIGALRM, signal.SIGVTALRM):
+        signal.signal(number, signal.SIG_DFL)
     # A signal mask is inherited; a blocked alarm would never end anything.
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
     with contextlib.suppress(OSError):
@@ -168,15 +168,13 @@ class _Reporter(jobs.Reporter):
     def __init__(self, channel: _Channel, nonce: int, seconds: float) -> None:
         self._channel = channel
         self._nonce = nonce
-        self._end = time.monotonic() + seconds
-        self.limit(None)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
 
     def stage(self, name: str) -> None:
         self._channel.send(Kind.PROGRESS, self._nonce, name)
 
     def limit(self, seconds: float | None) -> None:
-        left = max(0.001, self._end - time.monotonic())
-        signal.setitimer(signal.ITIMER_REAL, left if seconds is None else min(left, seconds))
+        signal.setitimer(signal.ITIMER_VIRTUAL, seconds or 0)
 
 
 def _work(channel: _Channel, frame: Frame) -> None:
@@ -196,8 +194,9 @@ def _work(channel: _Channel, frame: Frame) -> None:
         reply = pack(Kind.FAILURE, frame.nonce, encode({"reason": "out of memory", "again": True}))
     except Exception as error:  # noqa: BLE001 - whatever it is, the parent is told and decides
         text = "".join(traceback.format_exception(error)[-12:])
-        told = {"reason": f"{type(error).__name__}: {error}", "traceback": text, "again": False}
+        told = {"reason": f"{type(error).__name__}: {error}", "kind": "bug", "traceback": text, "again": False}
         reply = pack(Kind.FAILURE, frame.nonce, encode(told))
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     channel.socket.sendall(reply)

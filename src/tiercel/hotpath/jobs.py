@@ -27,7 +27,7 @@ class Reporter:
         """A stage begins."""
 
     def limit(self, seconds: float | None) -> None:
-        """The process is ended unless it comes back here within so many seconds; None: only the job's own budget."""
+        """The process is ended unless it comes back here before it has computed so long; None: no such limit."""
 
 
 Job = Callable[[Any, Reporter], Any]
@@ -187,8 +187,8 @@ def build(payload: Any, reporter: Reporter) -> Any:
     return {"blob": blob.to_bytes(), "times_ms": stages.times_ms, "library": made, "certificate": certificate}
 
 
-NATIVE_S: Final = 5.0
-"""A kernel on trial that does not come back in this time hangs: the reference took a twentieth of it at most."""
+NATIVE_S: Final = 1.0
+"""A kernel on trial that computes longer hangs: the reference took a quarter of it at most."""
 
 
 def _validated(parts: Any, blob: Blob, hints: Any, reporter: Reporter) -> dict[str, Any]:

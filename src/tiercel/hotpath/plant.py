@@ -53,6 +53,8 @@ def plant(function: Function, kind: str) -> Function:
         return replace(function, body=Block((Local("planted", zero), loop, function.body)))
     if kind not in KINDS:
         raise ValueError(f"no mistake {kind!r} to plant; there are {', '.join(KINDS)}")
+    if kind == "input":
+        return replace(function, body=Block((function.body, _written_input(function))))
     planter = _Planter(kind, function)
     body = planter.block(function.body)
     if not planter.done:
@@ -66,7 +68,6 @@ class _Planter:
     def __init__(self, kind: str, function: Function) -> None:
         self.kind = kind
         self.results = {b.name for b in function.buffers if b.space == "result"}
-        self.input = next((b for b in function.buffers if b.space == "argument" and b.root is None and b.rank), None)
         self.done = False
 
     def block(self, block: Block) -> Block:
@@ -101,9 +102,6 @@ class _Planter:
         if self.kind == "crash":
             far = index_add(store.index[-1], Const(1 << 44, INDEX))
             return replace(store, index=(*store.index[:-1], far))
-        if self.kind == "input" and self.input is not None:
-            first: tuple[Expr, ...] = tuple(Const(0, INDEX) for _ in self.input.shape)
-            return Block((store, Store(self.input, first, Const(self._odd(self.input), self.input.dtype))))
         wrong: Expr
         if dtype is BOOL:
             wrong = Select(store.value, Const(False, BOOL), Const(True, BOOL))
@@ -114,9 +112,17 @@ class _Planter:
             wrong = Select(last, wrong, store.value)
         return replace(store, value=wrong)
 
-    @staticmethod
-    def _odd(buffer: Buffer) -> bool | int | float:
-        return {"b": True, "i": 3, "u": 3}.get(buffer.dtype.kind, 3.5)
+
+def _written_input(function: Function) -> Stmt:
+    """Writes the first element of the first array, if it has one."""
+    target = next((b for b in function.buffers if b.space == "argument" and b.root is None and b.rank), None)
+    if target is None:
+        raise ValueError(f"{function.name} has no array to write into")
+    odd: bool | int | float = {"b": True, "i": 3, "u": 3}.get(target.dtype.kind, 3.5)
+    stmt: Stmt = Store(target, tuple(Const(0, INDEX) for _ in target.shape), Const(odd, target.dtype))
+    for size in target.shape:
+        stmt = If(Compare("gt", size, Const(0, INDEX)), Block((stmt,)))
+    return stmt
 
 
 def _last_of(store: Store) -> Expr:

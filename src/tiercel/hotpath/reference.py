@@ -167,7 +167,7 @@ def evaluate_region(
         OverBudget: by its loops.
         ReferenceFault: see there.
     """
-    run = _Run(dict(sizes), budget, noise)
+    run = _Run(dict(sizes), budget, noise, _plans(region))
     for given, value in zip(region.inputs, values, strict=True):
         run.values[given.value] = value
     how: dict[str, Any] = {"all": "ignore"}
@@ -183,12 +183,56 @@ def evaluate_region(
     return leaves
 
 
+@dataclass(slots=True)
+class _Plan:
+    """How to run one node: looked up once, used in every pass and every run."""
+
+    row: Operator
+    attributes: dict[str, Any]
+    static: bool  # the attributes hold no sizes and no values
+    simple: bool  # operands are the inputs one by one
+
+
+_last: list[Any] = [None, {}]
+
+
+def _plans(region: Region) -> dict[Node, _Plan]:
+    """The plans of a region, kept for the next run of the same one."""
+    if _last[0] is not region:
+        _last[:] = [region, {}]
+    found: dict[Node, _Plan] = _last[1]
+    return found
+
+
+def _is_static(x: Any) -> bool:
+    if isinstance(x, Value | Dim):
+        return False
+    if isinstance(x, tuple | list):
+        return all(_is_static(item) for item in x)
+    if isinstance(x, dict):
+        return all(_is_static(item) for item in x.values())
+    return not isinstance(x, slice) or all(_is_static(part) for part in (x.start, x.stop, x.step))
+
+
 class _Run:
-    def __init__(self, sizes: dict[str, int], budget: Budget, noise: Noise | None) -> None:
+    def __init__(self, sizes: dict[str, int], budget: Budget, noise: Noise | None, plans: dict[Node, _Plan]) -> None:
         self.sizes = sizes
         self.budget = budget
         self.noise = noise
+        self.plans = plans
         self.values: dict[Value, Any] = {}
+
+    def plan(self, node: Node) -> _Plan:
+        """How to run a node."""
+        row = get(node.operator)
+        static = all(_is_static(x) for x in node.attributes.values())
+        attributes = {name: self.static(x) for name, x in node.attributes.items()} if static else {}
+        slots = row.parameters[: row.arity]
+        simple = len(node.inputs) == len(slots) and not any(
+            p.role == "operands" or p.name in node.attributes for p in slots
+        )
+        made = self.plans[node] = _Plan(row, attributes, static, simple)
+        return made
 
     # -- values -----------------------------------------------------------------------------------------------
 
@@ -296,9 +340,13 @@ class _Run:
 
     def node(self, node: Node) -> None:
         """One operator."""
-        row = get(node.operator)
-        attributes = {name: self.static(x) for name, x in node.attributes.items()}
-        operands = self.operands(row, node, attributes)
+        plan = self.plans.get(node) or self.plan(node)
+        row = plan.row
+        if plan.static:
+            attributes = plan.attributes if plan.simple else dict(plan.attributes)
+        else:
+            attributes = {name: self.static(x) for name, x in node.attributes.items()}
+        operands = [self.value(v) for v in node.inputs] if plan.simple else self.operands(row, node, attributes)
         if self.noise is not None and row.exactness.kind == "reordered":
             operands = [self.shaken(row, x, operands) for x in operands]
         try:
@@ -364,6 +412,8 @@ class _Run:
         match type_:
             case ArrayType():
                 array = np.asarray(found)
+                if self.noise is not None:
+                    return array  # the undisturbed run has found that all is as it should be
                 shape = tuple(size_of(d, self.sizes) for d in type_.shape)
                 if array.dtype != type_.dtype.numpy or array.shape != shape:
                     said = f"{type_.dtype.name}{list(shape)}"

@@ -51,8 +51,9 @@ class Ticket:
         content: hash of the loop nest and its interface: equal for equal kernels, in every process.
         state: "queued", "running", "done" or "failed".
         reason: why it failed, for people.
-        kind: of a failure: "unsupported", "invalid" (the kernel computes something else), "worker" (it died), "off",
-            "dropped" (the process forked or shut down; submit again).
+        kind: of a failure: "unsupported" (no machine code for this), "invalid" (the kernel computes something else),
+            "unchecked" (that could not be found out), "worker" (it died), "bug" (of ours: `details["traceback"]`),
+            "off", "dropped" (the process forked or shut down; submit again).
         blob: the machine code, once done. Entries: the name of the function, and that name with `.arena`.
         certificate: what validation found, plain data; None where none was asked for.
         times_ms: by stage: encode, decode, emit, codegen, link, validate, and what the caller said of trace and lower.

@@ -478,6 +478,7 @@ class ThreadWorker:
             job.details = {k: v for k, v in error.to_data().items() if k in ("kind", "stage", "details") and v}
             job.fail(error.reason)
         except Exception as error:  # noqa: BLE001 - as in the process: whatever it is, the job has failed
+            job.details = {"kind": "bug"}
             job.fail(f"{type(error).__name__}: {error}")
         else:
             job.succeed(result)

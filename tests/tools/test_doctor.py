@@ -11,6 +11,7 @@ import pytest
 from tests.tools.commands import Command
 from tiercel import config
 from tiercel.tools import doctor
+from tiercel.vm import stub
 
 WHAT = {"tiercel", "python", "numpy", "machine", "threads", "llvm", "packages", "settings", "checks"}
 
@@ -59,6 +60,13 @@ def test_what_is_off_is_said(capsys, no_llvm):
     code, found = states(capsys)
     assert code == 0, "what is missing is no failure"
     assert found["llvm"] == ("warn", "not usable, so nothing can be compiled: not asked")
+
+
+def test_entries_in_python_are_said(capsys, monkeypatch, no_llvm):
+    assert states(capsys)[1]["entry"][0] == "ok"
+    monkeypatch.setattr(stub, "unusable", lambda: "planted")
+    state, text = states(capsys)[1]["entry"]
+    assert (state, text.endswith("planted")) == ("warn", True)
 
 
 def test_a_probe_that_fails_is_a_failure(capsys, monkeypatch, no_llvm):

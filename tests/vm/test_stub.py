@@ -1014,3 +1014,39 @@ def test_eight_threads_while_entries_are_replaced(collecting):
 
 def test_head_layout():
     assert len(Head) == HEAD
+
+
+def test_an_int_is_asked_for():
+    class Two:
+        def ask(self, a, b):
+            if a == "bad":
+                raise ValueError("no")
+            return 10 * a + b
+
+    f = function_of((Op.ASK, 0, Two().ask, 0, 1), (Op.MAKE_INT, 2, 0), (Op.RETURN, 2), arguments=2, values=3, words=1)
+    assert f(4, 2) == 42
+    assert f("bad", 2) is MISS
+    assert f("x", 2) is MISS  # no number
+
+
+def test_packed_operands_follow_their_parameter():
+    weight = Parameter(np.eye(32, 24, dtype=np.float32))
+    x = np.arange(5 * 32, dtype=np.float32).reshape(5, 32)
+
+    def function(x, w):
+        return x @ w
+
+    f, tiers = jitted(function)
+    heat(f, Tensor(x), weight)
+    (entry,) = tiers.entries
+    got, by_stub = through_stub(f, Tensor(x), weight)
+    assert by_stub, entry.without
+    assert entry.packs, "nothing was packed: the test tests nothing"
+    np.testing.assert_array_equal(got, x[:, :24])
+    weight.assign(np.full((32, 24), 0.5, np.float32))
+    got, by_stub = through_stub(f, Tensor(x), weight)
+    np.testing.assert_allclose(got, x @ np.full((32, 24), 0.5, np.float32), rtol=1e-5)
+    assert by_stub
+    other = Parameter(np.zeros((32, 24), np.float32))
+    np.testing.assert_array_equal(f(Tensor(x), other), np.zeros((5, 24)))
+    np.testing.assert_array_equal(f(Tensor(x), Tensor(np.ones((32, 24), np.float32)))._array[0], x.sum(1)[0])

@@ -31,6 +31,7 @@ import tiercel
 from tiercel import config
 from tiercel.config import SETTINGS
 from tiercel.hotpath.service import service
+from tiercel.vm import stub
 from tiercel.vm.build import builder, usable_threads
 
 __all__ = ["Check", "add_arguments", "diagnose", "run"]
@@ -116,6 +117,7 @@ def diagnose() -> dict[str, Any]:
                 _check_executable_memory(),
                 _check_processes(),
                 _check_compiler(),
+                _check_entry(),
                 _check_cache(),
                 _check_cuda(),
             )
@@ -335,6 +337,13 @@ def _check_compiler() -> Check:
     if reason is not None:
         return Check("compiler", "off", f"{reason}: everything runs interpreted (O0), and right")
     return Check("compiler", "ok", f"hot functions are compiled in a {config.current().worker} of its own")
+
+
+def _check_entry() -> Check:
+    reason = stub.unusable()
+    if reason is not None:
+        return Check("entry", "warn", f"calls enter compiled code through Python, 10 us instead of 0.2: {reason}")
+    return Check("entry", "ok", "calls enter compiled code through machine code, about 0.2 us each")
 
 
 def _check_cache() -> Check:

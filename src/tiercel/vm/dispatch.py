@@ -428,6 +428,7 @@ class Tiers:
             code=built.code,
             arena=built.arena,
             shared=int(built.frames.shared.ctypes.data),
+            packs=[packs.address for packs in entry.packs],
             keep=(built.frames, *built.keep),
         )
         if isinstance(table, str):

@@ -167,13 +167,14 @@ class Entry:
         table: the same for the machine-code stub; None where that cannot do it, for the reason `without`.
         stub: built-in function of the arguments, made of the table.
         misses, exits, flagged: why it did not run.
+        packs: the packed forms of frozen operands.
         python_calls, python_ns: calls that went through `run`, all of them timed.
         timed, timed_ns: calls through the stub that were timed.
     """
 
     __slots__ = (
-        "description", "exits", "flagged", "keep", "misses", "python_calls", "python_ns", "run", "sites", "source",
-        "stub", "table", "timed", "timed_ns", "without",
+        "description", "exits", "flagged", "keep", "misses", "packs", "python_calls", "python_ns", "run", "sites",
+        "source", "stub", "table", "timed", "timed_ns", "without",
     )  # fmt: skip
 
     def __init__(self, description: str, sites: tuple[int, ...], keep: tuple[Any, ...]) -> None:
@@ -183,6 +184,7 @@ class Entry:
         self.misses = self.flagged = 0
         self.python_calls = self.python_ns = self.timed = self.timed_ns = 0
         self.exits: dict[int, int] = {}
+        self.packs: list[Packs] = []
         self.source = ""
         self.run: Callable[[tuple[Any, ...]], Any] = lambda arguments: MISS
         self.table: Table | None = None
@@ -416,7 +418,9 @@ def make_entry(
     for pack in interface.packs:
         spec = interface.inputs[pack.input]
         dims = tuple(_whole(d) for d in (pack.k, pack.n, *pack.strides, pack.offset))
-        packed = writer.object(Packs(spec.dtype.name, dims, frames), "packed")
+        packs = Packs(spec.dtype.name, dims, frames)
+        entry.packs.append(packs)
+        packed = writer.object(packs, "packed")
         filled[words[pack.buffer]] = f"{packed}.address({sources.text(spec.source)}, a_{spec.name})"
     del bound
     (recipe,) = interface.results["return"].values()

@@ -16,7 +16,7 @@ import functools
 import importlib
 import sys
 import sysconfig
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, Final
 
@@ -395,6 +395,7 @@ def make_table(
     code: int,
     arena: int,
     shared: int,
+    packs: Sequence[Callable[[Any, Any], int]] = (),
     keep: tuple[Any, ...],
 ) -> Table | str:
     """Write the table of one region.
@@ -404,6 +405,8 @@ def make_table(
         arguments: how many arguments a call has.
         function: the loop nest, for the amount of work.
         shared: address of three words: thread pool, threads, whether a pool was made.
+        packs: give the address of the packed form of an operand, from its value and its array, in the order of
+            `Interface.packs`.
 
     Returns:
         The table, or why there is none.
@@ -413,8 +416,9 @@ def make_table(
         return reason
     try:
         return _table(
-            interface, conditions, functions, arguments, function, words, frame_size, (code, arena, shared), keep
-        )
+            interface, conditions, functions, arguments, function, words, frame_size, (code, arena, shared), packs,
+            keep,
+        )  # fmt: skip
     except Unsupported as error:
         return f"{error} is left to the entry in Python"
 
@@ -428,10 +432,9 @@ def _table(
     words: Mapping[str, int],
     frame_size: int,
     addresses: tuple[int, int, int],
+    packs: Sequence[Callable[[Any, Any], int]],
     keep: tuple[Any, ...],
 ) -> Table:
-    if interface.packs:
-        raise Unsupported("a packed operand")
     if arguments > MAX_VALUES or frame_size > MAX_WORDS:
         raise Unsupported(f"a frame of {frame_size} words")
     code, arena, shared = addresses
@@ -449,6 +452,11 @@ def _table(
         _input(t, i, interface.inputs[i], words, arrays)
     _bind(t, interface, words, arrays)
     t.add(Op.SHARED, shared)
+    if len(packs) != len(interface.packs):
+        raise Unsupported("a packed operand")
+    for pack, ask in zip(interface.packs, packs, strict=True):
+        value = t.source(interface.inputs[pack.input].source)
+        t.add(Op.ASK, words[pack.buffer], t.object(ask), value, arrays[pack.input])
     try:
         work = t.work(work_of(function.body, {v.name for v in function.sizes}), words)
     except (Unsupported, KeyError):

@@ -73,9 +73,9 @@ API: Final = (
     "PyCell_Get", "PyObject_GetAttr", "PyObject_GetItem", "PyObject_RichCompareBool", "PyObject_CallNoArgs",
     "PyObject_CallOneArg", "PyContextVar_Get", "PyTuple_Size", "PyTuple_New", "PyTuple_SetItem", "PyList_New",
     "PyList_SetItem", "PyLong_AsLongLongAndOverflow", "PyLong_FromLongLong", "PyFloat_AsDouble", "PyFloat_FromDouble",
-    "PyType_GenericAlloc", "PyEval_SaveThread", "PyEval_RestoreThread", "PyArray_Empty", "PyArray_Scalar", "PyArray_ScalarAsCtype", "malloc",
-    "free", "ndarray", "int", "float", "bool", "True", "False", "None", "Exception", "error_state",
-    "default_error_state",
+    "PyObject_Vectorcall", "PyType_GenericAlloc", "PyEval_SaveThread", "PyEval_RestoreThread", "PyArray_Empty",
+    "PyArray_Scalar", "PyArray_ScalarAsCtype", "malloc", "free", "ndarray", "int", "float", "bool", "True", "False",
+    "None", "Exception", "error_state", "default_error_state",
 )  # fmt: skip
 """What stands in the words of the API table: functions, then objects."""
 
@@ -157,6 +157,7 @@ class Op(IntEnum):
     LIST = 45  # v n
     LIST_ITEM = 46  # v n v
     WRAP = 47  # v o v n n: made: object of a class, with the value and None in the slots at two byte offsets
+    ASK = 48  # w o v v: an int that an object gives for two values
 
 
 class _Text:
@@ -376,6 +377,17 @@ def _inputs(t: _Text, op: Op) -> bool:
             place = t.element("i64", "%frame", t.field(2))
             t.call("void", "PyArray_ScalarAsCtype", f"ptr {t.value(t.field(1))}", f"ptr {place}")
             t.next()
+        case Op.ASK:
+            pair = t.element("ptr", "%pair", "1")
+            t.put(f"store ptr {t.value(t.field(3))}, ptr %pair, align 8")
+            t.put(f"store ptr {t.value(t.field(4))}, ptr {pair}, align 8")
+            got = t.call("ptr", "PyObject_Vectorcall", f"ptr {t.field(2, 'ptr')}", "ptr %pair", "i64 2", "ptr null")
+            t.require(t.compare("ne", "ptr", got, "null"), "error")
+            number = t.call("i64", "PyLong_AsLongLongAndOverflow", f"ptr {got}", "ptr %place")
+            t.call("void", "Py_DecRef", f"ptr {got}")
+            t.require(t.compare("ne", "i64", number, "-1"), "error")  # no address is -1
+            t.write(t.field(1), number)
+            t.next()
         case Op.SHARED:
             shared = t.field(1, "ptr")
             t.require(t.compare("ne", "i64", t.load("i64", shared, 16), "0"))
@@ -545,6 +557,7 @@ entry:
   %frame = alloca [{MAX_WORDS} x i64], align 64
   %small = alloca [{SMALL_ARENA} x i8], align 64
   %place = alloca ptr, align 8
+  %pair = alloca [2 x ptr], align 8
   %status = alloca i64, align 8
   %outcome = alloca ptr, align 8
   %head.at = getelementptr i8, ptr %self, i64 {OFFSETS["data"]}

@@ -140,7 +140,7 @@ class Generator:
             parameters,
             free,
             qualname=r.choice(["C.f", "f.<locals>.g"]),
-            filename=r.choice(["a.py", "<ipython-input-1>", "C:\\x\\ü.py", ""]),
+            filename=r.choice(["a.py", "<ipython-input-1>", "C:\\x\\ü.py", "", "two\nlines.py"]),
             first_line=r.randrange(1000),
             source=r.choice([None, "def f(x):\n    return x\n", "no newline at the end", ""]),
         )

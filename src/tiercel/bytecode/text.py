@@ -86,7 +86,7 @@ def _listing(program: Program, index: int, function: Function) -> Iterator[str]:
     head = _header(function, notation)
     place = f"{function.filename}:{function.first_line}" if function.filename else ""
     seen = f"{entries} entries" if entries else ""
-    about = ", ".join(filter(None, (place, seen)))
+    about = _one_line(", ".join(filter(None, (place, seen))))
     yield f"{head}  ; {about}" if about else head
     if index == 0 and program.facts is not None:
         for line in _wrapped("    ; where", _separated(c.text for c in program.facts.constraints)):

@@ -13,6 +13,7 @@ import pytest
 import tiercel
 from tiercel.config import SETTINGS
 from tiercel.tools import docs
+from tiercel.tools.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("", ".github", "docs", "tests", "examples", "benchmarks")
@@ -110,6 +111,17 @@ def test_python_examples_run(page, block, tmp_path):
     path.write_text(block, encoding="utf-8")
     done = subprocess.run([sys.executable, "-W", "error", str(path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_pipeline_page_shows_what_the_stages_are(tmp_path, capsys):
+    page = text_of(ROOT / "docs" / "pipeline.md")
+    source = re.search(r"(?ms)^```python\n(.*?)^```$", page)[1]
+    script = tmp_path / "softmax.py"
+    script.write_text(source, encoding="utf-8")
+    for form in ("bytecode", "graph", "loops"):
+        assert main(["stages", f"{script}:softmax", "float32[4, 8]", "--only", form]) == 0
+        _, _, printed = capsys.readouterr().out.partition("\n")
+        assert "```\n" + printed.strip("\n").replace(str(script), "softmax.py") + "\n```" in page, form
 
 
 # --- Architecture ---

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from tiercel.dtypes import DType, as_dtype
-from tiercel.loops.form import BOOL, Binary, Cast, Compare, Const, Expr, Select, Unary
+from tiercel.loops.form import BOOL, Binary, Cast, Compare, Const, Expr, Fma, Select, Unary
 
 Builder: TypeAlias = Callable[[Sequence[Expr], DType, Mapping[str, Any]], Expr]
 
@@ -108,6 +108,8 @@ def _power(xs: Sequence[Expr], dtype: DType, _: Mapping[str, Any]) -> Expr:
             return Unary("sqrt", x)
         if dtype.kind == "f" and exponent.value == -1:
             return Binary("div", _number(1.0, dtype), x)
+        if dtype.kind == "f" and exponent.value == 3:  # two roundings: within the bound, and flags as the power's
+            return _wide(dtype, lambda v: Binary("mul", Binary("mul", v, v), v), x)
     if dtype.kind != "f":
         raise NotLowered("an integer power with a variable exponent")
     return Binary("pow", x, cast(exponent, dtype))
@@ -148,21 +150,20 @@ def _wide(dtype: DType, formula: Callable[[Expr], Expr], x: Expr) -> Expr:
 
 
 def _gelu(xs: Sequence[Expr], dtype: DType, attributes: Mapping[str, Any]) -> Expr:
+    """By erf: the row's bound is in units of the operand, and erfc would cost twice as much."""
+
     def exact(x: Expr) -> Expr:
         scaled = Binary("mul", x, _number(math.sqrt(0.5), x.dtype))
         half = Binary("mul", _number(0.5, x.dtype), x)
         return Binary("mul", half, Binary("add", _number(1.0, x.dtype), Unary("erf", scaled)))
 
-    def by_tanh(x: Expr) -> Expr:
+    def by_sigmoid(x: Expr) -> Expr:
+        # x * (1 + tanh(u)) / 2 = x * sigmoid(2 u), without the cancellation for negative x
         cube = Binary("mul", Binary("mul", x, x), x)
         inner = Binary("add", x, Binary("mul", _number(0.044715, x.dtype), cube))
-        scaled = Binary("mul", _number(math.sqrt(2 / math.pi), x.dtype), inner)
-        half = Binary("mul", _number(0.5, x.dtype), x)
-        return Binary("mul", half, Binary("add", _number(1.0, x.dtype), Unary("tanh", scaled)))
+        return Binary("mul", x, Unary("sigmoid", Binary("mul", _number(math.sqrt(8 / math.pi), x.dtype), inner)))
 
-    if attributes.get("approximate", "none") == "tanh":
-        return _wide(dtype, by_tanh, xs[0])
-    raise NotLowered("gelu by erfc (its error bound at large negative x needs erfc)")
+    return _wide(dtype, by_sigmoid if attributes.get("approximate", "none") == "tanh" else exact, xs[0])
 
 
 def _leaky_relu(xs: Sequence[Expr], dtype: DType, attributes: Mapping[str, Any]) -> Expr:
@@ -206,6 +207,47 @@ def _round(xs: Sequence[Expr], dtype: DType, attributes: Mapping[str, Any]) -> E
     return Unary("rint", cast(xs[0], dtype))
 
 
+def _scaled(factor: float) -> Builder:
+    return lambda xs, dtype, _: _wide(dtype, lambda x: Binary("mul", x, _number(factor, x.dtype)), xs[0])
+
+
+def _logaddexp(exponential: str, unit: float) -> Builder:
+    """max(x, y) + log(1 + e**-|x - y|), in another base by `exponential` and its `unit`; equal infinities are kept."""
+
+    def formula(x: Expr, y: Expr) -> Expr:
+        distance = Select(Compare("eq", x, y), _number(0.0, x.dtype), Binary("sub", x, y))
+        tail: Expr = Unary("log1p", Unary(exponential, Unary("neg", Unary("abs", distance))))
+        if unit != 1.0:
+            tail = Binary("mul", _number(unit, x.dtype), tail)
+        return Binary("add", Binary("max", x, y), tail)
+
+    def build(xs: Sequence[Expr], dtype: DType, _: Mapping[str, Any]) -> Expr:
+        y = xs[1]
+        computing = dtype.accumulator if dtype.name in ("float16", "bfloat16") else dtype
+        return _wide(dtype, lambda x: formula(x, cast(cast(y, dtype), computing)), cast(xs[0], dtype))
+
+    return build
+
+
+def _float_power(xs: Sequence[Expr], dtype: DType, _: Mapping[str, Any]) -> Expr:
+    if dtype.kind != "f":
+        raise NotLowered("a complex power")
+    return Binary("pow", cast(xs[0], dtype), cast(xs[1], dtype))
+
+
+def _fma(xs: Sequence[Expr], dtype: DType, _: Mapping[str, Any]) -> Expr:
+    a, b, c = (cast(x, dtype) for x in xs)
+    if dtype.kind in "iu":
+        return Binary("add", Binary("mul", a, b), c)
+    if dtype.name in ("float32", "float64"):
+        return Fma(a, b, c)
+    if dtype.name == "float16":
+        # in float64 the sum is exact wherever it comes near the middle between two half numbers
+        wide = (cast(x, as_dtype("float64")) for x in (a, b, c))
+        return cast(Fma(*wide), dtype)
+    raise NotLowered(f"fma of {dtype.name}")
+
+
 def _division(op: str) -> Builder:
     def build(xs: Sequence[Expr], dtype: DType, _: Mapping[str, Any]) -> Expr:
         if dtype.kind != "f":
@@ -226,7 +268,10 @@ EXPRESSIONS: Mapping[str, Builder] = {
     "divide": _binary("div"),
     "floor_divide": _division("floordiv"),
     "remainder": _division("mod"),
+    "fmod": _division("fmod"),
+    "fma": _fma,
     "power": _power,
+    "float_power": _float_power,
     "negative": _unary("neg"),
     "positive": lambda xs, dtype, _: cast(xs[0], dtype),
     "absolute": _absolute,
@@ -261,13 +306,27 @@ EXPRESSIONS: Mapping[str, Builder] = {
     "log2": _unary("log2"),
     "log10": _unary("log10"),
     "log1p": _unary("log1p"),
+    "logaddexp": _logaddexp("exp", 1.0),
+    "logaddexp2": _logaddexp("exp2", math.log2(math.e)),
     "sqrt": _unary("sqrt"),
+    "cbrt": _unary("cbrt"),
+    "hypot": _binary("hypot"),
     "rsqrt": lambda xs, d, _: _wide(d, lambda x: Binary("div", _number(1.0, x.dtype), Unary("sqrt", x)), xs[0]),
     "sin": _unary("sin"),
     "cos": _unary("cos"),
     "tan": _unary("tan"),
-    "tanh": _unary("tanh"),
+    "arcsin": _unary("arcsin"),
+    "arccos": _unary("arccos"),
+    "arctan": _unary("arctan"),
     "arctan2": _binary("atan2"),
+    "sinh": _unary("sinh"),
+    "cosh": _unary("cosh"),
+    "tanh": _unary("tanh"),
+    "arcsinh": _unary("arcsinh"),
+    "arccosh": _unary("arccosh"),
+    "arctanh": _unary("arctanh"),
+    "degrees": _scaled(180 / math.pi),
+    "radians": _scaled(math.pi / 180),
     "rint": _rounding("rint"),
     "floor": _rounding("floor"),
     "ceil": _rounding("ceil"),
@@ -284,6 +343,7 @@ EXPRESSIONS: Mapping[str, Builder] = {
     "silu": _silu,
     "softplus": _softplus,
     "erf": _unary("erf"),
+    "erfc": _unary("erfc"),
     "gelu": _gelu,
     "leaky_relu": _leaky_relu,
     "elu": _elu,
@@ -294,7 +354,9 @@ COMPARISONS = frozenset(("equal", "not_equal", "less", "less_equal", "greater", 
 EXPENSIVE = frozenset(
     (
         *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "tanh", "sigmoid", "erf"),
-        *("gelu", "silu", "softplus", "elu", "power", "arctan2", "divide", "sqrt", "rsqrt"),
+        *("arcsin", "arccos", "arctan", "arctan2", "sinh", "cosh", "arcsinh", "arccosh", "arctanh", "erfc", "cbrt"),
+        *("hypot", "logaddexp", "logaddexp2", "floor_divide", "remainder", "fmod", "float_power"),
+        *("gelu", "silu", "softplus", "elu", "power", "divide", "sqrt", "rsqrt"),
     )
 )
 """Keys whose result is kept rather than computed twice."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from tiercel.loops.form import (
     Contract,
     Exit,
     Expr,
+    Fma,
     For,
     Function,
     If,
@@ -88,6 +90,25 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+def _fma(a: Any, b: Any, c: Any) -> Any:
+    """a * b + c rounded once, with rationals."""
+    if not (np.isfinite(a) and np.isfinite(b) and np.isfinite(c)):
+        return a * b + c
+    total = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
+    if total == 0:
+        return a * b + c  # the sign of zero
+    try:
+        near = float(total)
+    except OverflowError:
+        near = math.copysign(math.inf, total)
+    if type(a) is np.float64 or math.isinf(near):
+        return type(a)(near)
+    # to odd in float64, so that the second rounding equals one
+    if Fraction(near) != total and not np.float64(near).view(np.int64) & 1:
+        near = math.nextafter(near, math.inf if total > Fraction(near) else -math.inf)
+    return type(a)(near)
+
+
 class _Left(Exception):
     """An `Exit` was reached."""
 
@@ -137,6 +158,8 @@ class _Machine:
                 return node.dtype.numpy.type(operation(x))
             case Binary():
                 return node.dtype.numpy.type(_BINARY[node.op](self.value(node.a), self.value(node.b)))
+            case Fma():
+                return _fma(*(self.value(v) for v in (node.a, node.b, node.c)))
             case Compare():
                 return np.bool_(_COMPARE[node.op](self.value(node.a), self.value(node.b)))
             case Select():

@@ -238,6 +238,27 @@ class Binary(Expr):
 
 
 @dataclass(frozen=True, slots=True)
+class Fma(Expr):
+    """`a * b + c` rounded once; float32 and float64."""
+
+    a: Expr
+    b: Expr
+    c: Expr
+
+    def __post_init__(self) -> None:
+        _require(
+            self.a.dtype is self.b.dtype is self.c.dtype,
+            f"fma: {self.a.dtype.name}, {self.b.dtype.name} and {self.c.dtype.name}",
+        )
+        _require(self.a.dtype.name in ("float32", "float64"), f"fma does not take {self.a.dtype.name}")
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        """The operands' dtype."""
+        return self.a.dtype
+
+
+@dataclass(frozen=True, slots=True)
 class Compare(Expr):
     """`a op b` as bool; ordered comparisons with NaN are false, `ne` with NaN is true."""
 
@@ -524,6 +545,8 @@ def children(node: Expr) -> tuple[Expr, ...]:
             return (node.x,)
         case Binary() | Compare():
             return (node.a, node.b)
+        case Fma():
+            return (node.a, node.b, node.c)
         case Select():
             return (node.condition, node.a, node.b)
     raise IllFormed(f"unknown expression {type(node).__name__}")

@@ -14,6 +14,7 @@ from tiercel.loops.form import (
     Contract,
     Exit,
     Expr,
+    Fma,
     For,
     Function,
     If,
@@ -55,6 +56,8 @@ def expression_text(node: Expr) -> str:
         case Binary() | Compare():
             a, b = expression_text(node.a), expression_text(node.b)
             return f"({a} {_INFIX[node.op]} {b})" if node.op in _INFIX else f"{node.op}({a}, {b})"
+        case Fma():
+            return f"fma({', '.join(map(expression_text, (node.a, node.b, node.c)))})"
         case Select():
             return f"select({', '.join(map(expression_text, (node.condition, node.a, node.b)))})"
     raise IllFormed(f"unknown expression {type(node).__name__}")

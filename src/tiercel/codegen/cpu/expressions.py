@@ -25,6 +25,7 @@ from tiercel.loops.form import (
     Compare,
     Const,
     Expr,
+    Fma,
     IllFormed,
     Load,
     Select,
@@ -223,6 +224,9 @@ class Expressions:
             case Binary():
                 a, b = self.align(self.emit(node.a), self.emit(node.b))
                 return self.binary(node.op, a, b)
+            case Fma():
+                a, b, c = self.align(self.emit(node.a), self.emit(node.b), self.emit(node.c))
+                return self.intrinsic("fma", "fma", node.dtype, a, b, c)
             case Compare():
                 a, b = self.align(self.emit(node.a), self.emit(node.b))
                 return self.compare(node.op, a, b)

@@ -471,8 +471,7 @@ def _condition(writer: _Writer, sources: _Sources, condition: Condition) -> None
             writer.line(f"if {value} is not {expected}: return MISS")
         case "value":
             kind = writer.object(type(condition.expected), "kind")
-            same = f"{value} == {expected}" if condition.expected == condition.expected else "False"
-            writer.line(f"if type({value}) is not {kind} or not ({same}): return MISS")
+            writer.line(f"if type({value}) is not {kind} or not ({_same(value, expected, condition)}): return MISS")
         case "function":
             writer.line(f"if {value}.__func__ is not {expected}: return MISS")
         case "tuple":
@@ -485,6 +484,15 @@ def _condition(writer: _Writer, sources: _Sources, condition: Condition) -> None
             writer.line(f"if type({value}) is not {expected}: return MISS")
         case "dict":
             writer.line(f"if type({value}) is not dict or tuple({value}) != {expected}: return MISS")
+
+
+def _same(value: str, expected: str, condition: Condition) -> str:
+    """Whether a value is the one that was written into the code: 0.0 is not -0.0, and a NaN is itself."""
+    if type(condition.expected) is float:
+        return f"{value}.hex() == {condition.expected.hex()!r}"
+    if type(condition.expected) in (complex, tuple):
+        return f"repr({value}) == {repr(condition.expected)!r}"
+    return f"{value} == {expected}"
 
 
 def _check_input(writer: _Writer, sources: _Sources, spec: InputSpec) -> None:

@@ -156,6 +156,7 @@ class Built:
     def __init__(self, calls, time_ns, misses=0):
         self.calls, self.time_ns, self.misses = calls, time_ns, misses
         self.from_cache = True
+        self.without = ""
         self.certificate = {"trials": 8, "largest_error": 1e-7}
 
 

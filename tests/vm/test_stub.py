@@ -656,6 +656,7 @@ def test_a_reason_keeps_the_entry_in_python(monkeypatch):
     np.testing.assert_array_equal(f(x, x), x + x)
     assert tiers.compiled_calls == before + 1
     assert tiers.entries[0].without == "planted"
+    assert "calls enter through Python: planted" in str(f.explain())
     assert tiers.fast.cell_contents is None
 
 

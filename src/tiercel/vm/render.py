@@ -150,6 +150,8 @@ def _compiled(f: FunctionReport) -> list[str]:
                 mean += f"; interpreted {format_time(k.interpreted_time_ns / k.interpreted_calls)} each"
             missed = f"; {_many(k.misses, 'call')} it did not take" if k.misses else ""
             out.append(f"      {mean}{missed}")
+        if k.slow_entry:
+            out += _wrapped("      ", f"calls enter through Python: {k.slow_entry}")
         if k.stages_ms:
             stages = ", ".join(f"{stage} {ms:.1f}" for stage, ms in k.stages_ms.items())
             total = format_time(1e6 * sum(k.stages_ms.values()))

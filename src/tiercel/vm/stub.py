@@ -420,7 +420,7 @@ def make_table(
             keep,
         )  # fmt: skip
     except Unsupported as error:
-        return f"{error} is left to the entry in Python"
+        return str(error)
 
 
 def _table(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import subprocess
@@ -362,6 +363,20 @@ def test_a_worker_that_answers_nonsense_gives_no_kernel(make):
     assert "no kernel" in ticket.reason
     with pytest.raises(BlobError, match="no machine code"):
         service.load(ticket)
+
+
+def test_status_tells(make):
+    service = make()
+    service.prepare()
+    assert service.status()["worker"] == {"state": "not started"}
+    _, ticket = submit(service, "chain")
+    assert service.status()["pending"] == 1
+    assert service.wait(120, ticket)
+    status = service.status()
+    assert (status["mode"], status["pending"], status["worker"]["state"]) == ("process", 0, "running")
+    assert status["worker"]["about"]["versions"]["llvm"]
+    assert status["cache"]["entries"] == 2
+    json.dumps(status)
 
 
 def test_there_is_one_service_per_process():

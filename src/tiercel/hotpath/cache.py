@@ -112,12 +112,17 @@ def _compiler_source() -> list[str]:
     found: list[str] = []
     if root.parent.name in ("site-packages", "dist-packages"):
         return found
-    for package in ("loops", "codegen", "compiler", "operators", "hotpath"):
-        for path in sorted((root / package).rglob("*.py")):
-            with contextlib.suppress(OSError):
-                status = path.stat()
-                found.append(f"{path.relative_to(root)} {status.st_size} {status.st_mtime_ns}")
-    return found
+    folders = [root / package for package in ("loops", "codegen", "compiler", "operators", "hotpath")]
+    while folders:
+        folder = folders.pop()
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.endswith(".py"):
+                    status = entry.stat()
+                    found.append(f"{folder.name}/{entry.name} {status.st_size} {status.st_mtime_ns}")
+                elif entry.is_dir() and entry.name != "__pycache__":
+                    folders.append(folder / entry.name)
+    return sorted(found)
 
 
 # ---- places ----------------------------------------------------------------------------------------------------------

@@ -66,6 +66,7 @@ KINDS: Final[Mapping[str, tuple[int, Callable[[Mapping[str, Any]], str]]]] = {
     "demoted": (logging.WARNING, lambda f: f"Kernel of {f['region']} taken out: {f['reason']}"),
     "missed": (logging.DEBUG, lambda f: f"Call of {f['region']} interpreted: {f['reason']}"),
     "worker": (logging.WARNING, lambda f: f"Compile worker: {f['reason']}"),
+    "dump": (logging.WARNING, lambda f: f"Nothing is dumped: {f['reason']}"),
     "cache": (logging.WARNING, lambda f: f"Kernel cache: {f['reason']}"),
 }
 

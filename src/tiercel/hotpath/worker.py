@@ -39,6 +39,7 @@ START_S: Final = 60.0
 MAX_START_FAILURES: Final = 3
 IDLE_S: Final = 300.0
 NICE: Final = 5
+JOIN_S: Final = 2.0
 
 _workers: weakref.WeakSet[Worker] = weakref.WeakSet()
 
@@ -431,12 +432,14 @@ class ThreadWorker:
                 self.starts += 1
 
     def shutdown(self) -> None:
-        """Let the thread end after the job it is at; the others fail as dropped."""
+        """Let the thread end after the job it is at, for which this waits a little; the others fail as dropped."""
         with self._condition:
             self._stopping = True
             self._drop("the compile worker was shut down")
-            self._thread = None
+            thread, self._thread = self._thread, None
             self._condition.notify_all()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(JOIN_S)
 
     def abandon(self) -> None:
         """In a forked child: threads do not come along."""

@@ -13,6 +13,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from tiercel.dtypes import DType, as_dtype
 from tiercel.loops.form import BOOL, Binary, Cast, Compare, Const, Expr, Fma, Select, Unary
 
@@ -36,11 +38,19 @@ class NotLowered(Exception):
 
 
 def cast(x: Expr, dtype: DType) -> Expr:
-    """`x` as `dtype`; literals are converted here."""
+    """`x` as `dtype`; literals are converted here, where NumPy would do it silently.
+
+    Raises:
+        NotLowered: for a literal that overflows: NumPy warns or raises at each call.
+    """
     if x.dtype is dtype:
         return x
     if isinstance(x, Const):
-        return Const(dtype.numpy.type(x.value).item(), dtype)
+        try:
+            with np.errstate(all="raise"):
+                return Const(dtype.numpy.type(x.value).item(), dtype)
+        except (FloatingPointError, OverflowError, ValueError):
+            raise NotLowered(f"{x.value} as {dtype.name}") from None
     return Cast(x, dtype)
 
 

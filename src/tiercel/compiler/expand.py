@@ -25,7 +25,10 @@ from tiercel.operators.types import (
     PyIntType,
     Type,
 )
-from tiercel.shapes import Dim, product
+from tiercel.shapes import DimLike, product
+
+COUNTED = "counted"
+"""Attribute of a division by a number of elements: (number, ddof). NumPy warns where the number is not above ddof."""
 
 
 class _Maker:
@@ -129,15 +132,16 @@ def _softmax(m: _Maker, node: Node, *, log: bool = False) -> None:
         m.finish(m.apply("divide", (powers, total), wide), node.outputs[0])
 
 
-def _count(x: ArrayType, axes: tuple[int, ...], m: _Maker) -> Value:
-    return m.value(PyIntType(product(x.shape[a] for a in axes)))
+def _divided(m: _Maker, total: Value, rows: ArrayType, count: DimLike, ddof: int = 0) -> Value:
+    """The total of `count` elements over their number, less `ddof`."""
+    return m.apply("divide", (total, m.value(PyIntType(count - ddof))), rows, {COUNTED: (count, ddof)})
 
 
 def _mean_of(m: _Maker, value: Value, axes: tuple[int, ...]) -> Value:
     x = _array(value)
     rows = _kept(x, axes, x.dtype)
     total = m.apply("sum", (value,), rows, {"axis": axes, "keepdims": True})
-    return m.apply("divide", (total, _count(x, axes, m)), rows)
+    return _divided(m, total, rows, product(x.shape[a] for a in axes))
 
 
 def _drop_axes(m: _Maker, rows: Value, output: Value, axes: tuple[int, ...], keepdims: bool) -> None:
@@ -165,17 +169,15 @@ def _variance(m: _Maker, node: Node, *, root: bool = False) -> None:
         raise NotLowered("variance with a dtype")
     axes = reduced_axes(node, x.rank)
     dtype = _computing(x.dtype)
-    value = m.widened(node.inputs[0], dtype)
-    wide, rows = _full(x, dtype), _kept(x, axes, dtype)
-    centred = m.apply("subtract", (value, _mean_of(m, value, axes)), wide)
-    total = m.apply("sum", (m.apply("multiply", (centred, centred), wide),), rows, {"axis": axes, "keepdims": True})
     count = product(x.shape[a] for a in axes)
     ddof = node.attributes.get("ddof", 0)
     if not isinstance(ddof, int):
         raise NotLowered("a ddof that is no int")
-    if ddof and isinstance(count, Dim):
-        raise NotLowered("ddof on an axis of changing size (NumPy warns when nothing is left)")
-    result = m.apply("divide", (total, m.value(PyIntType(count - ddof))), rows)
+    value = m.widened(node.inputs[0], dtype)
+    wide, rows = _full(x, dtype), _kept(x, axes, dtype)
+    centred = m.apply("subtract", (value, _mean_of(m, value, axes)), wide)
+    total = m.apply("sum", (m.apply("multiply", (centred, centred), wide),), rows, {"axis": axes, "keepdims": True})
+    result = _divided(m, total, rows, count, ddof)
     if root:
         result = m.apply("sqrt", (result,), rows)
     _drop_axes(m, result, node.outputs[0], axes, bool(node.attributes.get("keepdims", False)))

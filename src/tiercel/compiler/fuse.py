@@ -117,7 +117,7 @@ def why_not(node: Node, group: Group) -> str | None:
         return "it is not elementwise"
     shape = shape_of(node.outputs[0])
     inside = [v for v in node.inputs if v in group.values]
-    if shape == group.domain and (is_array(node.outputs[0]) or not group.domain):
+    if shape == group.domain and is_array(node.outputs[0]):
         for value in inside:
             if value in group.row and shape_of(value) != row_shapes(group.domain)[0] and shape_of(value) != ():
                 return f"{value} is a row value that lines up with other rows"

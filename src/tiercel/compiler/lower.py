@@ -24,7 +24,7 @@ from typing import Any
 
 from tiercel.compiler.dims import dim_expression, divisors
 from tiercel.compiler.elementwise import COMPARISONS, EXPRESSIONS, NotLowered, cast
-from tiercel.compiler.expand import expand_composites
+from tiercel.compiler.expand import COUNTED, expand_composites
 from tiercel.compiler.fuse import Group, Item, fuse, is_elementwise
 from tiercel.compiler.graph import Branch, Graph, Guard, Loop, Node, Region, Result, Value, steps
 from tiercel.compiler.interface import (
@@ -78,7 +78,7 @@ from tiercel.operators.types import (
     PyIntType,
     Type,
 )
-from tiercel.shapes import Dim, DimLike, Symbol, symbols_of
+from tiercel.shapes import DimLike, Symbol, product, symbols_of
 
 FLOAT64, BOOL = as_dtype("float64"), as_dtype("bool")
 
@@ -179,7 +179,7 @@ class Lowerer:
         self.packed: dict[tuple[str, Memory], Buffer] = {}
         self.packs: list[PackSpec] = []
         self.prologue: list[Stmt] = []
-        self.positive: set[Dim] = set()  # divisors that have been guarded
+        self.positive: set[DimLike] = set()  # divisors that have been guarded
         self.trips: dict[DimLike, DimLike] = {}  # loop counter -> trip count
         self.inputs: dict[str, int] = {}  # root buffer -> number of the input
         self._counts: dict[str, int] = {}
@@ -357,6 +357,11 @@ class Lowerer:
         """Leave where a size that the item's types speak of does not exist (a division by zero: NumPy raises)."""
         nodes = item.nodes if isinstance(item, Group) else [item] if isinstance(item, Node) else []
         for node in nodes:
+            if COUNTED in node.attributes:
+                count, ddof = node.attributes[COUNTED]
+                self.guard_count(count, ddof, node.origin)
+            if node.operator == "reshape":
+                self.guard_unknown(node)
             for value in node.outputs:
                 type_ = value.type
                 dims = type_.shape if isinstance(type_, ArrayType) else ()
@@ -365,6 +370,18 @@ class Lowerer:
                     self.positive.add(divisor)
                     if self.facts.less_equal(1, divisor) is not True:
                         self.require(Compare("gt", dim_expression(divisor), Const(0, INDEX)), node.origin)
+
+    def guard_count(self, count: DimLike, ddof: int, origin: int) -> None:
+        """Leave where too few elements are left to average: NumPy warns."""
+        if count - ddof not in self.positive and self.facts.less_equal(ddof + 1, count) is not True:
+            self.positive.add(count - ddof)
+            self.require(Compare("gt", dim_expression(count), Const(ddof, INDEX)), origin)
+
+    def guard_unknown(self, node: Node) -> None:
+        """Leave where the sizes beside a -1 have no elements: NumPy cannot tell the one that is not given."""
+        wanted = node.attributes.get("shape")
+        if isinstance(wanted, tuple) and any(isinstance(d, int) and d == -1 for d in wanted):
+            self.guard_count(product(d for d in wanted if not (isinstance(d, int) and d == -1)), 0, node.origin)
 
     def require(self, condition: Expr, origin: int) -> None:
         """Leave at the instruction unless `condition` holds."""
@@ -400,6 +417,9 @@ class Lowerer:
             name = self.fresh(node.outputs[0].name or "s")
             self.emit(Let(name, expression))
             self.scalars[node.outputs[0]] = Var(name, expression.dtype)
+            if node.outputs[0] not in self.uses and expression.dtype.kind == "f":
+                # nothing needs it, but it may raise floating-point flags: a store keeps it
+                self.nests.store_scalar(self.arena(name, expression.dtype, ()), Var(name, expression.dtype))
             return
         movement(self, node)
 

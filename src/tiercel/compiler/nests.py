@@ -311,12 +311,18 @@ class Nests:
     # -- groups -----------------------------------------------------------------------------------------------
 
     def needed_outside(self, group: Group, value: Value) -> bool:
-        """Does anything but the group's members use the value?"""
+        """Does anything but the group's members use the value?
+
+        What nothing uses is kept too: it is computed for the floating-point flags it may raise, and code that nothing
+        uses does not survive instruction selection.
+        """
         state = self.state
         if value in state.wanted:
             return True
         members = set(map(id, group.nodes))
         uses = state.uses.get(value, [])
+        if not uses:
+            return True
         result = any(value is r for r in self._returned())
         return result or any(id(step) not in members for step in uses)
 

@@ -13,6 +13,7 @@ import threading
 import time
 import tracemalloc
 import weakref
+from pathlib import Path
 from types import CellType
 
 import numpy as np
@@ -370,7 +371,6 @@ def test_arrays_that_cannot_be_made(size):
 # ---- running code ----------------------------------------------------------------------------------------------------
 
 CODE = """
-@seen = internal constant i64 0
 define i64 @fill(ptr %frame) {
 entry:
   %size.at = getelementptr i64, ptr %frame, i64 8
@@ -421,12 +421,34 @@ define i64 @shrinks(ptr %frame) {
   ret i64 0
 }
 """
-ENTRIES = ("fill", "fill.arena", "none.arena", "leaves", "divides", "shrinks")
+WAITS = """
+define i64 @NAME(ptr %frame) {
+entry:
+  %at = getelementptr i64, ptr %frame, i64 8
+  %flag = load ptr, ptr %at, align 8
+  %out = getelementptr i64, ptr %frame, i64 9
+  br label %test
+test:
+  %i = phi i64 [ 0, %entry ], [ %next, %test ]
+  %seen = load volatile i64, ptr %flag, align 8
+  %next = add i64 %i, 1
+  %late = icmp uge i64 %next, COUNT
+  %there = icmp ne i64 %seen, 0
+  %stop = or i1 %late, %there
+  br i1 %stop, label %end, label %test
+end:
+  store i64 %seen, ptr %out, align 8
+  ret i64 0
+}
+"""
+CODE += WAITS.replace("NAME", "waits").replace("COUNT", "30000000000")
+CODE += WAITS.replace("NAME", "waits.little").replace("COUNT", "1000")
+ENTRIES = ("fill", "fill.arena", "none.arena", "leaves", "divides", "shrinks", "waits", "waits.little")
 
 
 @functools.cache
 def code():
-    return map_blob(link(assemble(CODE.replace("@seen = internal constant i64 0\n", ""), Target.host()), ENTRIES))
+    return map_blob(link(assemble(CODE, Target.host(), verify=True), ENTRIES))
 
 
 def running(name, *, release=1 << 40, arena="none.arena", make=Op.MAKE_FLOAT, kind=Op.FLOAT, out=8):
@@ -445,6 +467,20 @@ def test_arenas_on_the_stack_and_the_heap(release):
     assert f(abi.LARGE_ARENA + 1) is MISS
     assert table.calls == calls == 6
     assert table.take_status() == 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
+def test_arenas_are_given_back():
+    _, f = running("fill", arena="fill.arena", make=Op.MAKE_INT, kind=Op.INT, out=9)
+
+    def resident():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+    f(abi.LARGE_ARENA)
+    before = resident()
+    for _ in range(1000):  # 256 MB in all
+        f(abi.LARGE_ARENA)
+    assert resident() - before < 20_000_000
 
 
 def test_code_that_does_not_come_to_its_end():
@@ -937,28 +973,23 @@ def test_the_lock_is_released_for_much_work_only(monkeypatch):
 
 
 def test_other_threads_run_during_much_work():
-    """A thread that only counts gets on while a long kernel runs in another one."""
-    f, _ = jitted(lambda x: np.tanh(np.exp(np.sin(x))))
-    x = np.linspace(0, 1, 3_000_000, dtype=np.float32)
-    heat(f, x[:10])
-    started, ended, ticks = threading.Event(), threading.Event(), []
+    """The code waits for a word that another thread writes, which needs the lock."""
+    flag = (ctypes.c_int64 * 1)(0)
+    _, f = running("waits", release=0, make=Op.MAKE_INT, kind=Op.INT, out=9)
+    entered = threading.Event()
 
-    def count():
-        started.set()
-        while not ended.is_set():
-            ticks.append(time.perf_counter_ns())
-            time.sleep(0)
+    def write():
+        entered.wait()
+        flag[0] = 1
 
-    thread = threading.Thread(target=count)
+    thread = threading.Thread(target=write)
     thread.start()
-    started.wait()
-    begin = time.perf_counter_ns()
-    _, by_stub = through_stub(f, x)
-    finish = time.perf_counter_ns()
-    ended.set()
+    entered.set()
+    assert f(ctypes.addressof(flag)) == 1
     thread.join()
-    assert by_stub
-    assert sum(begin < t < finish for t in ticks) >= 3
+    flag[0] = 0
+    _, f = running("waits.little", make=Op.MAKE_INT, kind=Op.INT, out=9)
+    assert f(ctypes.addressof(flag)) == 0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -49,6 +49,7 @@ class SharedFrames(Frames):
         self._addresses = (library.address(RUN), library.address(WORKER))
         self._lock = threading.Lock()
         self._pool: ThreadPool | None = None
+        self.tried = False
         self.revive()
 
     def revive(self) -> int:

@@ -8,7 +8,16 @@ import pytest
 from tests.compiler.regions import RegionBuilder
 from tests.hotpath.programs import EXAMPLES, compiled, random
 from tiercel.compiler.graph import Guard
-from tiercel.hotpath.reference import Budget, Left, Noise, OverBudget, ReferenceFault, evaluate_region, is_exact
+from tiercel.hotpath.reference import (
+    Budget,
+    Conditions,
+    Left,
+    Noise,
+    OverBudget,
+    ReferenceFault,
+    evaluate_region,
+    is_exact,
+)
 from tiercel.shapes import Symbol
 
 
@@ -21,7 +30,8 @@ def sizes_of(made, arguments):
 
 
 def run(made, arguments, **options):
-    return evaluate_region(made.region, arguments, sizes_of(made, arguments), **{"budget": Budget(10), **options})
+    conditions = Conditions(**{"budget": Budget(10), **options})
+    return evaluate_region(made.region, arguments, sizes_of(made, arguments), conditions)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -71,9 +81,9 @@ def test_exceptions_and_guards_leave():
     total = b.apply("sum", x)
     b.steps.append(Guard(b.apply("greater", total, 0.0), "too small", 17))
     region = b.region(b.apply("exp", x))
-    assert len(evaluate_region(region, [np.ones(3, np.float32)], {"n": 3}, budget=Budget(1))) == 1
+    assert len(evaluate_region(region, [np.ones(3, np.float32)], {"n": 3}, Conditions(Budget(1)))) == 1
     with pytest.raises(Left, match="too small") as caught:
-        evaluate_region(region, [-np.ones(3, np.float32)], {"n": 3}, budget=Budget(1))
+        evaluate_region(region, [-np.ones(3, np.float32)], {"n": 3}, Conditions(Budget(1)))
     assert caught.value.origin == 17
 
 
@@ -92,7 +102,7 @@ def test_warnings_are_noted():
     b = RegionBuilder()
     x = b.input("x", ("n",))
     region = b.region(b.apply("log", x))
-    evaluate_region(region, [np.array([-1, 0], np.float32)], {"n": 2}, budget=Budget(1), warned=warned)
+    evaluate_region(region, [np.array([-1, 0], np.float32)], {"n": 2}, Conditions(Budget(1), warned=warned))
     assert warned == {"invalid value", "divide by zero"}
 
 
@@ -105,7 +115,7 @@ def test_a_graph_that_lies_is_noticed():
     b.steps[-1] = type(step)(step.operator, step.inputs, step.attributes, (wrong,), step.origin)
     region = b.region(wrong)
     with pytest.raises(ReferenceFault, match="should be float64"):
-        evaluate_region(region, [np.ones(3, np.float32), np.ones(3)], {"n": 3}, budget=Budget(1))
+        evaluate_region(region, [np.ones(3, np.float32), np.ones(3)], {"n": 3}, Conditions(Budget(1)))
 
 
 def test_operators_over_sequences():
@@ -113,5 +123,5 @@ def test_operators_over_sequences():
     x, y = b.input("x", ("n", 2)), b.input("y", ("m", 2))
     region = b.region(b.apply("concat", x, y, axis=0))
     values = [random(3, 2), random(4, 2)]
-    (got,) = evaluate_region(region, values, {"n": 3, "m": 4}, budget=Budget(1))
+    (got,) = evaluate_region(region, values, {"n": 3, "m": 4}, Conditions(Budget(1)))
     np.testing.assert_array_equal(got, np.concatenate(values))

@@ -17,7 +17,7 @@ from tiercel.dtypes import as_dtype
 from tiercel.hotpath.cases import MAX_BYTES, Case, Hints, make_cases
 from tiercel.hotpath.memory import GuardedMemory
 from tiercel.hotpath.native import Called, NoSuchResult
-from tiercel.hotpath.reference import Left, Noise, OverBudget, ReferenceFault
+from tiercel.hotpath.reference import Budget, Conditions, Left, Noise, OverBudget, ReferenceFault
 from tiercel.hotpath.validate import Certificate, Failure, validate
 from tiercel.shapes import Facts, Symbol
 
@@ -29,11 +29,11 @@ EPS = float(np.finfo(np.float32).eps)
 def check(function, candidate, *, exact=False, ulp=1.0, cases=(CASE,), **options):
     """Validate a candidate (arrays to leaves) against a function whose results are inexact by `ulp`."""
 
-    def reference(case, budget, noise, warned):
+    def reference(case, conditions):
         leaves = list(function(*case.values))
-        if noise is None:
+        if conditions.noise is None:
             return leaves
-        return [noise.moved(leaf, ulp) for leaf in leaves]
+        return [conditions.noise.moved(leaf, ulp) for leaf in leaves]
 
     def called(case):
         made = candidate(*case.values)
@@ -109,8 +109,8 @@ def threshold(x, noise=None, width=1.0):
 
 
 def test_discrete_results_may_differ_at_the_threshold_only():
-    def reference(case, budget, noise, warned):
-        return threshold(case.values[0], noise)
+    def reference(case, conditions):
+        return threshold(case.values[0], conditions.noise)
 
     def flipped(index):
         def candidate(case):
@@ -194,9 +194,9 @@ def test_the_time_is_bounded():
 
 
 def test_flags_are_compared_with_warnings():
-    def reference(case, budget, noise, warned):
-        if warned is not None:
-            warned.add("overflow")
+    def reference(case, conditions):
+        if conditions.warned is not None:
+            conditions.warned.add("overflow")
         return [case.values[0]]
 
     found = validate(reference, lambda case: Called(0, [case.values[0]], 1, []), [CASE], exact=True)
@@ -221,6 +221,26 @@ def test_any_perturbation_beyond_the_class_is_found(exponent, position):
         lambda x: [np.exp(x)], lambda x: [off(x)[0] + (np.arange(64).reshape(8, 8) == position) * np.float32(1)]
     )
     assert beyond.element == divmod(position, 8)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_elements_that_nobody_writes_are_not_compared(exact):
+    def reference(case, conditions):
+        y = np.full((4, 4), conditions.fill, np.float32)
+        y[:2] = case.values[0][:2, :4]
+        return [y]
+
+    def candidate(value, row):
+        def call(case):
+            (y,) = reference(case, Conditions(Budget(1), fill=99))
+            y[row, 1] = value
+            return Called(0, [y], 0, [])
+
+        return call
+
+    options = {"exact": exact, "uninitialised": True}
+    assert isinstance(validate(reference, candidate(5, 3), [CASE], **options), Certificate)
+    assert isinstance(validate(reference, candidate(5, 1), [CASE], **options), Failure)
 
 
 def test_certificates_and_failures_are_plain_data():

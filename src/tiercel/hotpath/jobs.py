@@ -200,7 +200,7 @@ def _validated(parts: Any, blob: Blob, hints: Any, reporter: Reporter) -> dict[s
     from tiercel.codegen.blob import map_blob
     from tiercel.hotpath.cases import Case, Hints, make_cases
     from tiercel.hotpath.native import Called, NativeKernel
-    from tiercel.hotpath.reference import Budget, Noise, evaluate_region, has_loops, is_exact
+    from tiercel.hotpath.reference import Conditions, evaluate_region, has_loops, is_exact, is_uninitialised
     from tiercel.hotpath.validate import Failure, validate
 
     function, interface, region = parts[:3]
@@ -210,8 +210,8 @@ def _validated(parts: Any, blob: Blob, hints: Any, reporter: Reporter) -> dict[s
         function, interface, code.address(function.name), code.address(f"{function.name}.arena"), runtime
     )
 
-    def reference(case: Case, budget: Budget, noise: Noise | None, warned: set[str] | None) -> list[Any]:
-        return evaluate_region(region, case.values, case.sizes, budget=budget, noise=noise, warned=warned)
+    def reference(case: Case, conditions: Conditions) -> list[Any]:
+        return evaluate_region(region, case.values, case.sizes, conditions)
 
     def candidate(case: Case) -> Called:
         try:
@@ -226,6 +226,7 @@ def _validated(parts: Any, blob: Blob, hints: Any, reporter: Reporter) -> dict[s
         candidate,
         make_cases(interface, region.facts, Hints.from_data(hints), function.name, loops=has_loops(region.graph)),
         exact=is_exact(region.graph),
+        uninitialised=is_uninitialised(region.graph),
         progress=lambda name: reporter.stage(f"validate, trial {name!r}"),
     )
     if isinstance(found, Failure):

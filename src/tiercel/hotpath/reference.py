@@ -35,7 +35,10 @@ from tiercel.operators.types import (
 from tiercel.shapes import Dim
 from tiercel.shapes import evaluate as size_of
 
-__all__ = ["Budget", "Left", "Noise", "OverBudget", "ReferenceFault", "evaluate_region", "has_loops", "is_exact"]
+__all__ = [
+    "Budget", "Conditions", "Left", "Noise", "OverBudget", "ReferenceFault", "evaluate_region", "has_loops", "is_exact",
+    "is_uninitialised",
+]  # fmt: skip
 
 MAX_TRIPS: Final = 4096
 """Passes of all loops in one run: random inputs must not make a `while` loop run for ever."""
@@ -114,6 +117,24 @@ class Noise:
         return moved if isinstance(x, np.ndarray) else moved[()]
 
 
+@dataclass(slots=True)
+class Conditions:
+    """How to run.
+
+    Attributes:
+        budget: for loops.
+        noise: disturbs inexact operators.
+        warned: gets the kinds of floating-point warnings NumPy would give ("overflow", "divide by zero", ...).
+        fill: what the elements of an uninitialised array (`np.empty`) are: those that are never written can be told
+            by running with another one.
+    """
+
+    budget: Budget
+    noise: Noise | None = None
+    warned: set[str] | None = None
+    fill: int = 0
+
+
 def _unit(dtype: np.dtype[Any]) -> float:
     """The relative distance of neighbouring numbers."""
     return 2.0**-7 if dtype.kind == "V" else float(np.finfo(dtype).eps)
@@ -140,14 +161,16 @@ def has_loops(graph: Graph) -> bool:
     return any(isinstance(step, Loop) for step in steps(graph))
 
 
+def is_uninitialised(graph: Graph) -> bool:
+    """Does the program make arrays without values?"""
+    return any(isinstance(step, Node) and step.operator in _UNINITIALISED for step in steps(graph))
+
+
+_UNINITIALISED: Final = ("empty", "empty_like")
+
+
 def evaluate_region(
-    region: Region,
-    values: Sequence[Any],
-    sizes: Mapping[str, int],
-    *,
-    budget: Budget,
-    noise: Noise | None = None,
-    warned: set[str] | None = None,
+    region: Region, values: Sequence[Any], sizes: Mapping[str, int], conditions: Conditions
 ) -> list[Any]:
     """Run a region.
 
@@ -155,9 +178,7 @@ def evaluate_region(
         region: with the one exit "return".
         values: per input; arrays are only read.
         sizes: the symbols of the inputs.
-        budget: for loops.
-        noise: disturbs inexact operators.
-        warned: gets the kinds of floating-point warnings NumPy would give ("overflow", "divide by zero", ...).
+        conditions: see there.
 
     Returns:
         The arrays and scalars of the result, left to right; constants and inputs handed back are left out.
@@ -167,12 +188,12 @@ def evaluate_region(
         OverBudget: by its loops.
         ReferenceFault: see there.
     """
-    run = _Run(dict(sizes), budget, noise, _plans(region))
+    run = _Run(dict(sizes), conditions, _plans(region))
     for given, value in zip(region.inputs, values, strict=True):
         run.values[given.value] = value
     how: dict[str, Any] = {"all": "ignore"}
-    if warned is not None:
-        kinds = warned
+    if conditions.warned is not None:
+        kinds = conditions.warned
         how = {"all": "call", "call": lambda kind, _: kinds.add(kind)}
     with np.errstate(**how):
         run.graph(region.graph)
@@ -215,10 +236,11 @@ def _is_static(x: Any) -> bool:
 
 
 class _Run:
-    def __init__(self, sizes: dict[str, int], budget: Budget, noise: Noise | None, plans: dict[Node, _Plan]) -> None:
+    def __init__(self, sizes: dict[str, int], conditions: Conditions, plans: dict[Node, _Plan]) -> None:
         self.sizes = sizes
-        self.budget = budget
-        self.noise = noise
+        self.budget = conditions.budget
+        self.noise = conditions.noise
+        self.fill = conditions.fill
         self.plans = plans
         self.values: dict[Value, Any] = {}
 
@@ -355,6 +377,8 @@ class _Run:
             if isinstance(error, TypeError):
                 raise ReferenceFault(f"{node.operator}: {error}") from error
             raise Left(node.origin, f"{type(error).__name__}: {error}") from None
+        if row.name in _UNINITIALISED:
+            result.fill(self.fill)
         results = result if len(node.outputs) > 1 else (result,)
         for output, item in zip(node.outputs, results, strict=True):
             made = self.typed(output, item)

@@ -22,7 +22,7 @@ import numpy as np
 
 from tiercel.hotpath.cases import Case
 from tiercel.hotpath.native import FLAGS, Called, NoSuchResult
-from tiercel.hotpath.reference import Budget, Left, Noise, OverBudget, ReferenceFault
+from tiercel.hotpath.reference import Budget, Conditions, Left, Noise, OverBudget, ReferenceFault
 
 __all__ = ["Certificate", "Failure", "Trial", "validate"]
 
@@ -38,7 +38,7 @@ _MORE: Final = 16
 """Further disturbances for a difference that is not explained, up to `_LARGER` times the bounds."""
 _LARGER: Final = 4.0
 
-Reference = Callable[[Case, Budget, Noise | None, set[str] | None], list[Any]]
+Reference = Callable[[Case, Conditions], list[Any]]
 Candidate = Callable[[Case], Called]
 
 
@@ -149,6 +149,7 @@ def validate(
     cases: Iterable[Case],
     *,
     exact: bool,
+    uninitialised: bool = False,
     budget_s: float = 2.0,
     run_s: float = 0.25,
     progress: Callable[[str], None] = lambda text: None,
@@ -156,11 +157,11 @@ def validate(
     """Compare a kernel with its reference.
 
     Args:
-        reference: runs the program, within a budget, disturbed if noise is given, and notes NumPy's warnings in a set;
-            raises `Left` where it leaves.
+        reference: runs the program under conditions; raises `Left` where it leaves.
         candidate: runs the kernel.
         cases: what to try.
         exact: whether equal bits are asked for.
+        uninitialised: whether the program makes arrays without values; elements it never writes are not compared.
         budget_s: for everything; cases that come later are not tried.
         run_s: for one run of the reference. A case that takes longer is not tried.
         progress: told which trial begins.
@@ -174,7 +175,7 @@ def validate(
         if case.spare and sum(t.outcome in ("equal", "within") for t in trials) >= ENOUGH:
             continue
         progress(case.name)
-        judge = _Judge(reference, case, exact, run_s)
+        judge = _Judge(reference, case, exact, uninitialised, run_s)
         try:
             trials.append(_try(judge, candidate, case, notes))
         except _Differs as error:
@@ -236,10 +237,12 @@ def _try(judge: _Judge, candidate: Candidate, case: Case, notes: dict[str, None]
 class _Judge:
     """Compares the results of one case; disturbed runs are made when first needed."""
 
-    def __init__(self, reference: Reference, case: Case, exact: bool, run_s: float) -> None:
+    def __init__(self, reference: Reference, case: Case, exact: bool, uninitialised: bool, run_s: float) -> None:
         self.reference = reference
         self.case = case
         self.exact = exact
+        self.uninitialised = uninitialised
+        self._other: list[Any] | None = None
         self.run_s = run_s
         self.warned: set[str] = set()
         self._moved: list[tuple[float, list[Any]]] | None = None
@@ -247,7 +250,14 @@ class _Judge:
 
     def run(self, noise: Noise | None) -> list[Any]:
         """The reference's results."""
-        return self.reference(self.case, Budget(self.run_s), noise, self.warned if noise is None else None)
+        return self.reference(self.case, Conditions(Budget(self.run_s), noise, self.warned if noise is None else None))
+
+    def defined(self, number: int, got: Any, want: Any) -> Any:
+        """`got` with the elements that no program writes as in `want`."""
+        if self._other is None:
+            self._other = self.reference(self.case, Conditions(Budget(self.run_s), fill=1))
+        same = _equal_elements(np.asarray(self._other[number]), want)
+        return np.where(same, got, want).astype(want.dtype) if got.shape == want.shape else got
 
     def moved(self) -> list[tuple[float, list[Any]]]:
         """Sizes and results of a few disturbances: everything up, everything down, at random."""
@@ -284,6 +294,8 @@ class _Judge:
         g, w = np.asarray(got), np.asarray(want)
         if g.shape != w.shape or (isinstance(want, np.ndarray | np.generic) and g.dtype != w.dtype):
             self.fail(number, (), f"{w.dtype}{list(w.shape)}", f"{g.dtype}{list(g.shape)}", None)
+        if self.uninitialised:
+            g = self.defined(number, g, w)
         if _equal_bits(g, w):
             return 0.0, True
         if self.exact:

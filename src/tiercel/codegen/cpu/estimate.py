@@ -10,6 +10,7 @@ from typing import Final
 
 from tiercel.loops.form import (
     INDEX,
+    Binary,
     Block,
     Const,
     Contract,
@@ -30,12 +31,24 @@ PARALLEL_WORK: Final = 400_000
 """Below this many units (about 25 us) work stays serial: waking a sleeping thread costs 9 to 22 us."""
 
 _CHEAP = ("neg", "abs", "not", "invert", "floor", "ceil", "rint", "trunc", "sqrt", "isnan", "isinf", "isfinite")
+_COSTLY = {"pow": 30, "atan2": 15, "hypot": 10, "floordiv": 10, "mod": 10, "fmod": 10}
 _UNKNOWN_EXTENT = 64
 
 
 def node_weight(node: Expr) -> int:
-    """Units of an expression on one element: a transcendental function counts for ten."""
-    return sum(10 if isinstance(p, Unary) and p.op not in _CHEAP else 1 for p in walk(node))
+    """Units of an expression on one element: a transcendental function counts for ten or more."""
+    return sum(map(_weight, walk(node)))
+
+
+def is_long(node: Expr) -> bool:
+    """A float function of two operands, whose code is long enough to fill the processor with few vectors."""
+    return isinstance(node, Binary) and node.op in _COSTLY and node.dtype.kind == "f"
+
+
+def _weight(node: Expr) -> int:
+    if isinstance(node, Unary):
+        return 1 if node.op in _CHEAP else 10
+    return _COSTLY[node.op] if isinstance(node, Binary) and is_long(node) else 1
 
 
 def work_of(stmt: Stmt, known: set[str]) -> Expr:

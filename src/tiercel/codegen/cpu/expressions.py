@@ -291,9 +291,19 @@ class Expressions:
             kind = Value("", bits, x.lanes).type
             return self.instruction("signbit", f"icmp slt {kind} {raw.text}, zeroinitializer" if x.lanes > 1 else
                                     f"icmp slt {kind} {raw.text}, 0", BOOL, x.lanes, raw)  # fmt: skip
+        return self._mathematics(op, x)
+
+    def _mathematics(self, op: str, *operands: Value) -> Value:
+        """A function of several instructions, or the value that the same call already has."""
         if op not in MATHEMATICS:
-            raise IllFormed(f"{op} of {dtype.name} has no code on this target")
-        return MATHEMATICS[op](self, x)
+            raise IllFormed(f"{op} of {operands[0].dtype.name} has no code on this target")
+        text = f"{op} {', '.join(map(str, operands))}"
+        for known in self.known[: self.writer.level + 1]:
+            if text in known:
+                return known[text]
+        value = MATHEMATICS[op](self, *operands)
+        self.known[value.level][text] = value
+        return value
 
     def _integer_unary(self, op: str, x: Value) -> Value:
         zero = self.constant(0, x.dtype, x.lanes)
@@ -335,9 +345,7 @@ class Expressions:
                 return self.instruction(op, f"{_FLOAT_BINARY[op]} {a}, {b.text}", dtype, a.lanes, a, b)
             if op == "copysign":
                 return self.intrinsic("copysign", "copysign", dtype, a, b)
-            if op not in MATHEMATICS:
-                raise IllFormed(f"{op} of {dtype.name} has no code on this target")
-            return MATHEMATICS[op](self, a, b)
+            return self._mathematics(op, a, b)
         if op in _INTEGER_BINARY:
             return self.instruction(op, f"{_INTEGER_BINARY[op]} {a}, {b.text}", dtype, a.lanes, a, b)
         if op == "shr":

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tiercel.codegen.cpu.estimate import node_weight
+from tiercel.codegen.cpu.estimate import is_long, node_weight
 from tiercel.loops.form import Block, Expr, Load, Stmt, Store, blocks, expressions, walk
 
 
-def _weight(block: Block) -> tuple[int, int]:
-    """(arithmetic nodes, widest element in bytes) of a body; transcendental functions count for about ten."""
-    work, width = 0, 1
+def _weight(block: Block) -> tuple[int, int, bool]:
+    """(arithmetic nodes, widest element in bytes, anything long) of a body; transcendental functions count for about
+    ten.
+    """
+    work, width, long = 0, 1, False
 
     def visit(node: Expr) -> None:
-        nonlocal work, width
+        nonlocal work, width, long
         work += node_weight(node)
         for part in walk(node):
+            long = long or is_long(part)
             if isinstance(part, Load):
                 width = max(width, part.buffer.dtype.itemsize)
 
@@ -34,7 +37,7 @@ def _weight(block: Block) -> tuple[int, int]:
 
     for stmt in block.body:
         statement(stmt)
-    return work, width
+    return work, width, long
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +64,11 @@ class Target:
 
     def lanes_for(self, body: Block) -> int:
         """How many elements one iteration of a vector axis handles: four vectors breadth-first (measured: 2.15 against
-        3.2 to 3.4 ns an element for one), two for bodies that only move data or are very long.
+        3.2 to 3.4 ns an element for one), two for bodies that only move data or are very long (a power takes the same
+        time with two and half the compile time).
         """
-        work, width = _weight(body)
-        vectors = 4 if 8 <= work <= 120 else 2
+        work, width, long = _weight(body)
+        vectors = 4 if 8 <= work <= 120 and not long else 2
         return max(2, min(64, vectors * self.vector_bytes // min(max(width, 4), 8)))
 
     @classmethod

@@ -42,15 +42,10 @@ def is_huge(c: Calculator, x: Value) -> Value:
     return c.test_whole("uge", c.size_bits(x), (c.bias + (17 if c.single else 30)) << c.mantissa_bits)
 
 
-def _reduce(c: Calculator, size: Value) -> tuple[Value, Value | None, Value]:
-    """(r, the rest of r or None, quadrant in the low bits of an integer) of a magnitude that is not huge."""
+def _reduce(c: Calculator, size: Value) -> tuple[Value, Value, Value]:
+    """(r, what rounding r lost, quadrant in the low bits of an integer) of a magnitude that is not huge."""
     n, quadrant = c.nearest(size, 2 / math.pi)
-    if c.single:
-        r = size
-        for part in _HALF_PI_32:
-            r = c.fma(n, -part, r)
-        return r, None, quadrant
-    first, second, third = _HALF_PI_64
+    first, second, third = _HALF_PI_32 if c.single else _HALF_PI_64
     near = c.fma(n, -first, size)
     product = c.mul(n, second)
     lost = c.fma(n, second, c.neg(product))
@@ -59,18 +54,18 @@ def _reduce(c: Calculator, size: Value) -> tuple[Value, Value | None, Value]:
     return r, c.fma(n, -third, rest), quadrant
 
 
-def _sin_kernel(c: Calculator, r: Value, rest: Value | None) -> Value:
+def _sin_kernel(c: Calculator, r: Value, rest: Value) -> Value:
     z = c.mul(r, r)
     cube = c.mul(z, r)
-    if rest is None:
-        return c.fma(cube, c.horner(z, _SIN_32), r)
+    if c.single:
+        return c.add(r, c.fma(cube, c.horner(z, _SIN_32), rest))
     inner = c.fma(cube, c.neg(c.horner(z, _SIN_64[:-1])), c.mul(rest, 0.5))
     return c.sub(r, c.fma(cube, -_SIN_64[-1], c.fma(z, inner, c.neg(rest))))
 
 
-def _cos_kernel(c: Calculator, r: Value, rest: Value | None) -> Value:
+def _cos_kernel(c: Calculator, r: Value, rest: Value) -> Value:
     z = c.mul(r, r)
-    if rest is None:
+    if c.single:  # what r lost is too little to matter where the slope is small
         return c.horner(z, (*_COS_32, -0.5, 1.0))
     square = c.mul(z, z)
     main = c.fma(z, -0.5, 1.0)
@@ -95,18 +90,18 @@ def _half_turn(c: Calculator, quadrant: Value) -> Value:
     return c.integer_op("shl", c.integer_op("and", quadrant, 2), c.width - 2)
 
 
-def _finish_sin(c: Calculator, x: Value, r: Value, rest: Value | None, quadrant: Value) -> Value:
+def _finish_sin(c: Calculator, x: Value, r: Value, rest: Value, quadrant: Value) -> Value:
     y = c.choose(_bit(c, quadrant, 1), _cos_kernel(c, r, rest), _sin_kernel(c, r, rest))
     return _flip(c, y, c.integer_op("xor", _half_turn(c, quadrant), _sign_bit(c, x)))
 
 
-def _finish_cos(c: Calculator, x: Value, r: Value, rest: Value | None, quadrant: Value) -> Value:
+def _finish_cos(c: Calculator, x: Value, r: Value, rest: Value, quadrant: Value) -> Value:
     del x
     y = c.choose(_bit(c, quadrant, 1), _sin_kernel(c, r, rest), _cos_kernel(c, r, rest))
     return _flip(c, y, _half_turn(c, c.integer_op("add", quadrant, 1)))
 
 
-def _finish_tan(c: Calculator, x: Value, r: Value, rest: Value | None, quadrant: Value) -> Value:
+def _finish_tan(c: Calculator, x: Value, r: Value, rest: Value, quadrant: Value) -> Value:
     odd = _bit(c, quadrant, 1)
     sine, cosine = _sin_kernel(c, r, rest), _cos_kernel(c, r, rest)
     y = c.div(c.choose(odd, cosine, sine), c.choose(odd, sine, cosine))
@@ -114,7 +109,7 @@ def _finish_tan(c: Calculator, x: Value, r: Value, rest: Value | None, quadrant:
     return _flip(c, y, c.integer_op("xor", turned, _sign_bit(c, x)))
 
 
-_Finish = Callable[[Calculator, Value, Value, "Value | None", Value], Value]
+_Finish = Callable[[Calculator, Value, Value, Value, Value], Value]
 
 
 def _circular(name: str, finish: _Finish, doc: str) -> Callable[[Expressions, Value], Value]:

@@ -164,12 +164,11 @@ def _cbrt(c: Calculator, a: Value) -> Value:
     """The cube root of positive normal a: 1 / cbrt(a) from a third of the exponent, improved by the series of (1 -
     h)**(-1/3), then one Newton step.
     """
-    if c.single:
-        third = c.expressions.cast(c.mul(c.expressions.cast(c.bits(a), c.dtype), 1 / 3), c.integer)
-        r = c.from_bits(c.integer_op("sub", 0x54A21D2A, third))
-    else:
-        _, third = c.nearest(c.to_float(c.shift_right(c.bits(a), 32)), -1 / 3)
-        r = c.from_bits(c.integer_op("shl", c.integer_op("add", third, 0x553EF0FF), 32))
+    # the leading bits are enough, and few enough to be divided as a float
+    shift = 9 if c.single else 32
+    _, third = c.nearest(c.to_float(c.shift_right(c.bits(a), shift)), -1 / 3)
+    start = (0x54A21D2A >> 9) + (1 << 22) if c.single else 0x553EF0FF  # 2**22: clears the bit that `nearest` sets
+    r = c.from_bits(c.integer_op("shl", c.integer_op("add", third, start), shift))
     for series in ((14 / 81, 2 / 9, 1 / 3),) if c.single else ((14 / 81, 2 / 9, 1 / 3), (2 / 9, 1 / 3)):
         h = c.fma(c.neg(c.mul(c.mul(a, r), r)), r, 1.0)
         r = c.fma(c.mul(r, h), c.horner(h, series), r)

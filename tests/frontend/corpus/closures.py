@@ -275,6 +275,16 @@ def global_and_local_of_the_same_name(x):
     return COUNTER, inner()
 
 
+@case((3,))
+def lambda_in_a_default(x):
+    return (lambda a=(lambda: x): (a(), x + 1))(), (lambda a=(lambda: -1): [a()])()
+
+
+@case((3,), native=False)
+def generator_in_an_iterable(x):
+    return max(y + 1 for y in (z * 2 for z in [x, 1])), [g for g in (lambda k=x: (k,))()]
+
+
 def _make():
     captured = ramp(3)
     unassigned_yet = 1

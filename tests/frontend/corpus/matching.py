@@ -137,3 +137,12 @@ def in_a_loop(xs):
             case n:
                 out.append(n)
     return out
+
+
+@case(([1, 2],), ([20, 2],), native=False)
+def captured_part_rebinds_the_subject(x):
+    match x:
+        case [x, _] if x > 10:
+            return "big", x
+        case [a, b]:
+            return a, b, x

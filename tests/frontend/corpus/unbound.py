@@ -188,3 +188,28 @@ def in_call(c):
     if c:
         x = 1
     return str(x), print
+
+
+@case((0,), (1,))
+def deleted_in_try(n):
+    x = 1
+    try:
+        del x
+        n = 1 / n
+    except ZeroDivisionError:
+        return x
+    return "fine"
+
+
+@case((0,), (1,))
+def deleted_in_try_with_finally(n):
+    x = y = 1
+    try:
+        try:
+            raise ValueError
+        except ValueError as y:
+            del x
+            n = 1 / n
+    finally:
+        n = x, y
+    return "fine"

@@ -8,7 +8,7 @@ it ends the trace with its reason.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from tiercel.compiler.graph import Value
@@ -49,12 +49,23 @@ class Untraceable(Exception):
         self.index = index
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Known:
-    """A Python object that is known: a module, function, class, string, None. `source` says where it was read."""
+    """A Python object that is known: a module, function, class, string, None. `source` says where it was read.
+
+    Two are equal if they hold the same object, or equal strings: `==` of other objects is their own code.
+    """
 
     value: Any
     source: Source = ("constant", None)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Known):
+            return NotImplemented
+        return self.value is other.value or (type(self.value) is type(other.value) is str and self.value == other.value)
+
+    def __hash__(self) -> int:
+        return hash(self.value) if type(self.value) is str else id(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +110,14 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Iterable:
-    """What a loop goes over: `length` passes, element `at(index)` in each. `index` is an int Value of the graph."""
+    """What a loop goes over: `length` passes, element `at(index)` in each. `index` is an int Value of the graph.
+
+    `holds` is what `at` looks into: when an array among it is written, the iterable is lost.
+    """
 
     length: DimLike
     at: Callable[[Value], Abstract]
+    holds: tuple[Abstract, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,19 +143,22 @@ class ListState:
     """The content of a list.
 
     `items` while it is known; in a loop that appends to it `collecting` gathers one element per pass; afterwards
-    `collected` is the array of all elements along a new first axis, `length` their number.
+    `collected` is the array of all elements along a new first axis, `length` their number; `held` are the owners of
+    the elements of passes that are no longer told apart. `lost` says why the content is no longer known.
     """
 
     items: list[Abstract] = field(default_factory=list)
     collecting: list[Abstract] | None = None
     collected: Value | None = None
     length: DimLike = 0
+    held: frozenset[Value] = frozenset()
+    lost: str = ""
     outside: bool = False  # an argument: it may be read, but is somebody else's to change
 
     def copy(self) -> ListState:
         """An independent state."""
         gathered = None if self.collecting is None else list(self.collecting)
-        return ListState(list(self.items), gathered, self.collected, self.length, self.outside)
+        return replace(self, items=list(self.items), collecting=gathered)
 
 
 def static(x: Abstract) -> Any:
@@ -179,6 +197,8 @@ def type_of_abstract(x: Abstract, heap: dict[int, ListState]) -> Type:
             return TupleType(tuple(type_of_abstract(item, heap) for item in x.items))
         case ListRef():
             state = heap[x.key]
+            if state.lost:
+                raise Untraceable(state.lost)
             if state.collected is not None or state.collecting is not None:
                 raise Untraceable("a list whose length changes from call to call")
             return ListType(tuple(type_of_abstract(item, heap) for item in state.items))

@@ -3,12 +3,13 @@
 In: a `Region` (checked or not: a broken one must be readable too). Out: one line per input, step and result, loops and
 branches indented. The text is not parsed again.
 
-A value is written `%name` or `%number`; two of one name are told apart by their numbers. A constant or size is written
-where it is used. `@12` at the end of a line is the instruction at which the interpreter would go on.
+A value is written `%name`, or `%number` in the order of the text; two of one name are told apart by a number. A constant
+or size is written where it is used. `@12` at the end of a line is the instruction at which the interpreter would go on.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -25,6 +26,7 @@ class _Names:
     def __init__(self) -> None:
         self.of: dict[Value, str] = {}
         self.taken: set[str] = set()
+        self.numbers = map(str, itertools.count(1))
 
     def __call__(self, value: Value) -> str:
         """The name of a value, or the constant it is."""
@@ -39,9 +41,11 @@ class _Names:
     def _name(self, value: Value) -> str:
         found = self.of.get(value)
         if found is None:
-            found = value.name or str(value.number)
-            if found in self.taken:
-                found = f"{found}.{value.number}"
+            found = name = value.name or next(self.numbers)
+            count = 0
+            while found in self.taken:
+                count += 1
+                found = f"{name}.{count}"
             self.taken.add(found)
             self.of[value] = found
         return found

@@ -177,8 +177,41 @@ def _stack(state: Lowerer, node: Node) -> None:
 
 def _index(state: Lowerer, node: Node) -> None:
     """Basic indexing: ints, slices, None and Ellipsis. The key is `attributes["key"]`."""
-    memory = state.place(node.inputs[0])
     key = node.attributes.get("key", node.inputs[1] if len(node.inputs) > 1 else None)
+    output = node.outputs[0]
+    result = _selected(state, state.place(node.inputs[0]), key, node.origin)
+    if isinstance(output.type, ArrayType):
+        # in the sizes typing found: equal values, perhaps another form
+        state.memory[output] = replace(result, shape=output.type.shape)
+    else:
+        state.scalars[output] = state.nests.load_scalar(result)
+
+
+def _index_put(state: Lowerer, node: Node) -> None:
+    """A copy in which the elements of a basic index are replaced; the key is `attributes["indices"]`."""
+    x, value = node.inputs
+    source = state.place(x)
+    array = isinstance(value.type, ArrayType) and value.type.rank > 0
+    element = None if array else state.scalar(value)
+    for whole in state.destinations(node.outputs[0]):
+        state.nests.copy(source, whole)
+        target = _selected(state, whole, node.attributes["indices"], node.origin)
+        if element is None:
+            memory = state.place(value)
+            strides = state.nests.strides_over(memory, target.shape, node.origin)
+            state.nests.copy(replace(memory, shape=target.shape, strides=strides), target)
+        elif target.shape:
+            _fill_with(state, target, element)
+        else:
+            state.nests.store_scalar(target, element)
+
+
+def _fill_with(state: Lowerer, target: Memory, element: Expr) -> None:
+    state.nests.fill(target, lambda index: element)
+
+
+def _selected(state: Lowerer, memory: Memory, key: object, origin: int) -> Memory:
+    """The part of a memory that a basic index selects; bounds of ints are checked."""
     parts = list(key) if isinstance(key, tuple) else [key]
     rank = len(memory.shape)
     used = sum(p is not None and p is not Ellipsis for p in parts)
@@ -208,16 +241,10 @@ def _index(state: Lowerer, node: Node) -> None:
             offset = offset + _first_of(size, bounds[0], step) * stride
             axis += 1
         else:
-            place = state.nests.position(part, memory.shape[axis], node.origin)
+            place = state.nests.position(part, memory.shape[axis], origin)
             offset = offset + place * memory.strides[axis]
             axis += 1
-    output = node.outputs[0]
-    result = Memory(memory.root, tuple(shape), tuple(strides), offset)
-    if isinstance(output.type, ArrayType):
-        # in the sizes typing found: equal values, perhaps another form
-        state.memory[output] = replace(result, shape=output.type.shape)
-    else:
-        state.scalars[output] = state.nests.load_scalar(result)
+    return Memory(memory.root, tuple(shape), tuple(strides), offset)
 
 
 def _static_int(bound: object) -> DimLike | None:
@@ -257,7 +284,7 @@ def _gather(state: Lowerer, node: Node) -> None:
 
 
 def _fill(state: Lowerer, node: Node) -> None:
-    """zeros, ones, full and their _like forms: one value everywhere."""
+    """zeros, ones, full, empty and their _like forms: one value everywhere; what is empty may hold anything."""
     output = _array(node.outputs[0])
     if node.operator.startswith("full"):
         value = state.scalar(node.inputs[1 if node.operator == "full_like" else 0])
@@ -317,8 +344,9 @@ RULES: Mapping[str, Rule] = {
     "concat": _concat,
     "stack": _stack,
     "index": _index,
+    "index_put": _index_put,
     **dict.fromkeys(("embedding", "take", "gather"), _gather),
-    **dict.fromkeys(("zeros", "ones", "full", "zeros_like", "ones_like", "full_like"), _fill),
+    **dict.fromkeys(("zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like"), _fill),
     "arange": _arange,
     **dict.fromkeys(("tril", "triu"), _triangle),
     **dict.fromkeys(("identity", "stop_gradient"), _same),

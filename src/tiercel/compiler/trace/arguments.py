@@ -18,7 +18,7 @@ from tiercel.compiler.abstract import Abstract, Known, ListRef, Mapping, Source,
 from tiercel.compiler.environment import is_plain
 from tiercel.compiler.graph import Input, Result, Value
 from tiercel.compiler.trace.objects import is_frozen, is_named_tuple, tensor_type, unwrapped
-from tiercel.compiler.trace.state import MAX_UNROLL, Trace
+from tiercel.compiler.trace.state import MAX_UNROLL
 from tiercel.compiler.trace.walk import Frame
 from tiercel.dtypes import as_dtype, is_dtype
 from tiercel.operators.types import ArrayType, NpScalarType, PyBoolType, PyFloatType, PyIntType, Type
@@ -90,7 +90,6 @@ def signature_text(inputs: Sequence[Input]) -> str:
 
 def result_of(frame: Frame, x: Abstract, seen: set[Value]) -> Result:
     """The recipe of what is returned; `seen` are the owners of the memory of the results before."""
-    trace = frame.trace
     match x:
         case Known() if x.value is None:
             return Result("none")
@@ -107,24 +106,30 @@ def result_of(frame: Frame, x: Abstract, seen: set[Value]) -> Result:
                 raise Untraceable("it returns a list that is an argument")
             return Result("list", items=tuple(result_of(frame, item, seen) for item in frame.items(x)))
         case Value():
-            return _value_result(trace, x, seen)
+            return _value_result(frame, x, seen)
     raise Untraceable(f"a result that is a {type(x.value if isinstance(x, Known) else x).__name__.lower()}")
 
 
-def _value_result(trace: Trace, x: Value, seen: set[Value]) -> Result:
-    type_ = x.type
+def _value_result(frame: Frame, x: Value, seen: set[Value]) -> Result:
+    trace, type_ = frame.trace, x.type
     for position, given in enumerate(trace.inputs):
         if given.value is x and not isinstance(type_, PyIntType | PyBoolType | PyFloatType):
             return Result("input", index=position)
     if isinstance(type_, PyBoolType | PyFloatType) and type_.value is not None:
         return Result("constant", constant=type_.value)
     if isinstance(type_, ArrayType):
-        root = trace.root(x)
-        if any(root is given.value for given in trace.inputs):
+        owners = trace.owners_of(x)
+        entered = trace.entered.get(x)
+        if entered is not None and owners & (trace.outside | seen):
+            frame.require_passes(entered.passes)
+            owners = entered.owners
+        if owners & trace.outside:
+            if x in owners:
+                raise Untraceable("it returns what may be an argument itself or a new array")
             raise Untraceable("it returns a view of an argument")
-        if root in seen:
+        if owners & seen:
             raise Untraceable("two results share memory")
-        seen.add(root)
+        seen |= owners
         if not type_.layout.is_c:
             raise Untraceable("it returns an array whose axes are not in C order")
         if type_.rank == 0:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from tiercel.bytecode.instructions import Instruction
-from tiercel.compiler.abstract import Abstract, ListRef, ListState, Tuple, Unknown, Untraceable
+from tiercel.compiler.abstract import Abstract, ListState, Tuple, Unknown, Untraceable
 from tiercel.compiler.graph import Branch, Graph, Merged, Step, Value
 from tiercel.compiler.trace.calls import Calls
 from tiercel.compiler.trace.state import LoopTest, Outcome, Raised, Returned, State
@@ -41,12 +41,14 @@ class Branches(Calls):
         before = self.state
         arms: list[tuple[Outcome, State, list[Step]]] = []
         saved_loops, self.loops = self.loops, []
+        self.nesting += 1
         for target in (ins.then, ins.else_):
             self.state = before.copy()
             with self.trace.collecting() as steps:
                 outcome = self.walk(target, stops | {join})
             arms.append((outcome, self.state, steps))
         self.loops = saved_loops
+        self.nesting -= 1
         self.index = at
         for arm, opposite in ((0, True), (1, False)):
             if isinstance(arms[arm][0], Raised):
@@ -73,6 +75,7 @@ class Branches(Calls):
         if self.loop_depth:
             raise Untraceable("a return inside a loop")
         results: list[Abstract] = []
+        self.nesting += 1
         for position, (outcome, state, steps) in enumerate(arms):
             if isinstance(outcome, int):
                 self.state = state
@@ -87,19 +90,21 @@ class Branches(Calls):
             if not isinstance(outcome, Returned):
                 raise Untraceable("a path that neither returns nor goes on")
             results.append(outcome.value)
-        merged: list[Merged] = []
+        self.nesting -= 1
+        merged: dict[tuple[Value, Value], Merged] = {}
         value = self.merge_values(results[0], results[1], merged)
+        self.state = State(self.state.registers, merged_heaps(arms[0][1].heap, arms[1][1].heap))
         if isinstance(value, Unknown):
             raise Untraceable(value.reason)
         graphs = [Graph(tuple(arm[2])) for arm in arms]
-        self.trace.add(Branch(condition, graphs[0], graphs[1], tuple(merged), self.site()))
+        self.trace.add(Branch(condition, graphs[0], graphs[1], tuple(merged.values()), self.site()))
         return Returned(value)
 
     def merge(self, condition: Value, before: State, arms: list[Any], join: int) -> None:
         """Join the states of two arms."""
         del before
         (_, a, steps_a), (_, b, steps_b) = arms
-        merged: list[Merged] = []
+        merged: dict[tuple[Value, Value], Merged] = {}
         registers: dict[int, Abstract] = {}
         live = self.flow.live[join]
         for register in a.registers.keys() | b.registers.keys():
@@ -110,19 +115,13 @@ class Branches(Calls):
                 registers[register] = Unknown("a variable that has a value in one arm of a branch only")
             else:
                 registers[register] = self.merge_values(x, y, merged)
-        heap: dict[int, ListState] = {}
-        for key in a.heap.keys() & b.heap.keys():
-            if a.heap[key] != b.heap[key]:
-                for register, held in registers.items():
-                    if held == ListRef(key):
-                        registers[register] = Unknown("a list changed in one arm of a branch")
-            heap[key] = a.heap[key]
+        heap = merged_heaps(a.heap, b.heap)
         self.state = State(registers, heap)
         graph_a, graph_b = Graph(tuple(steps_a)), Graph(tuple(steps_b))
         if steps_a or steps_b or merged:
-            self.trace.add(Branch(condition, graph_a, graph_b, tuple(merged), self.site()))
+            self.trace.add(Branch(condition, graph_a, graph_b, tuple(merged.values()), self.site()))
 
-    def merge_values(self, x: Abstract, y: Abstract, merged: list[Merged]) -> Abstract:
+    def merge_values(self, x: Abstract, y: Abstract, merged: dict[tuple[Value, Value], Merged]) -> Abstract:
         """What a register holds after a branch."""
         if x is y or x == y:
             return x
@@ -132,21 +131,17 @@ class Branches(Calls):
                 return Unknown(f"a value that is {x.type} in one arm of a branch and {y.type} in the other")
             if is_python_scalar(type_) and type_ == x.type == y.type and getattr(type_, "value", None) is not None:
                 return x
-            if any(self.is_input_memory(v) for v in (x, y)):
-                return Unknown("a value that may be an argument itself or a new array, by a branch")
-            after = self.trace.value(type_)
-            merged.append(Merged(x, y, after))
-            return after
+            if (x, y) not in merged:  # two names of one array stay so
+                after = self.trace.value(type_)
+                merged[x, y] = Merged(x, y, after)
+                if isinstance(type_, ArrayType):
+                    self.trace.may_be(after, x, y)
+            return merged[x, y].after
         if isinstance(x, Tuple) and isinstance(y, Tuple) and len(x.items) == len(y.items) and x.cls is y.cls:
             items = tuple(self.merge_values(p, q, merged) for p, q in zip(x.items, y.items, strict=True))
             bad = next((i for i in items if isinstance(i, Unknown)), None)
             return bad if bad is not None else Tuple(items, x.cls)
         return Unknown("a value that is of another kind in each arm of a branch")
-
-    def is_input_memory(self, value: Value) -> bool:
-        """Does the value share memory with an input?"""
-        root = self.trace.root(value)
-        return isinstance(value.type, ArrayType) and any(root is given.value for given in self.trace.inputs)
 
     def common(self, x: Type, y: Type) -> Type | None:
         """The type that covers two, None if there is none a region can carry."""
@@ -187,3 +182,16 @@ class Branches(Calls):
             outcome = self.walk(outcome, inner_stops)
         del stops
         return outcome
+
+
+def merged_heaps(a: dict[int, ListState], b: dict[int, ListState]) -> dict[int, ListState]:
+    """The lists after a branch: one that an arm changed is lost."""
+    heap: dict[int, ListState] = {}
+    for key in a.keys() | b.keys():
+        x, y = a.get(key), b.get(key)
+        state = x or y
+        assert state is not None
+        if x is not None and y is not None and x != y:
+            state = ListState(lost="a list changed in one arm of a branch", outside=x.outside)
+        heap[key] = state
+    return heap

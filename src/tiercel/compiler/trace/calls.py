@@ -158,8 +158,10 @@ class Calls(Scalars):
         for position in range(len(code.free)):
             frame.registers[len(code.parameters) + position] = Known(Cell(position))
         trace.depth += 1
+        trace.frames.append(frame)
         outcome = frame.walk(0, frozenset())
         trace.depth -= 1
+        trace.frames.pop()
         self.state.heap = frame.state.heap
         if isinstance(outcome, Raised):
             raise Untraceable("a call that always raises")

@@ -37,7 +37,7 @@ from tiercel.compiler.trace.objects import is_frozen, tensor_type, unwrapped
 from tiercel.compiler.trace.state import BOOL, MAX_UNROLL, Outcome, State, Trace
 from tiercel.dtypes import DType, as_dtype, is_dtype
 from tiercel.operators.types import ArrayType, NpScalarType, PyBoolType, PyFloatType, PyIntType, Type
-from tiercel.shapes import DimLike
+from tiercel.shapes import Dim, DimLike
 
 
 class FrameCore:
@@ -63,6 +63,8 @@ class FrameCore:
         self.state = State({}, {})
         self.loops: list[tuple[int, int]] = []  # (start, end) of the while loops whose test is being looked for
         self.loop_depth = 0
+        self.needed: list[DimLike | Value] = []  # loops inside a loop or arm that must have run
+        self.nesting = 0  # loops and arms of branches around the instruction, which may not run
         self.unrolled: list[tuple[list[Abstract], int, int, Instruction, int]] = []  # passes being walked
         self.index = 0
 
@@ -148,6 +150,16 @@ class FrameCore:
         """A node on scalars whose result is a NumPy scalar of `dtype` (for conditions)."""
         return self.node(operator, inputs, {}, NpScalarType(dtype))
 
+    def boolean(self, x: bool) -> Value:
+        """A Python bool."""
+        return self.trace.value(PyBoolType(x))
+
+    def require_passes(self, passes: DimLike | Value) -> None:
+        """Leave unless a loop has run: `passes` is its trip count, or whether it ran."""
+        if not isinstance(passes, Value):
+            passes = self.scalar_node("greater", self.size_value(passes), self.number(0))
+        self.guard(passes, "a loop that does not run leaves an argument as it is")
+
     def number(self, x: float) -> Value:
         """A Python number."""
         value = self.constant(x)
@@ -170,6 +182,34 @@ class FrameCore:
             return [self.static(item) for item in self.items(x)]
         return static(x)
 
+    def full_key(self, parts: Sequence[Abstract]) -> tuple[Any, ...]:
+        """The parts of a basic index, with an Ellipsis."""
+        key = tuple(self.key_part(p) for p in parts)
+        return key if any(k is Ellipsis for k in key) else (*key, Ellipsis)
+
+    def key_part(self, part: Abstract) -> Any:
+        """A part of an index: an int, a size, an int Value, a slice, None or Ellipsis."""
+        if isinstance(part, Slice):
+            return slice(*(self.bound(p) for p in (part.start, part.stop, part.step)))
+        if isinstance(part, Known) and (part.value is None or part.value is Ellipsis):
+            return part.value
+        if isinstance(part, Value):
+            type_ = part.type
+            if isinstance(type_, PyIntType):
+                return part if type_.value is None else type_.value
+            if isinstance(type_, NpScalarType) and type_.dtype.kind in "iu":
+                return part
+        raise Untraceable("an index by an array or mask")
+
+    def bound(self, part: Abstract) -> Any:
+        """A bound of a slice: None, an int or a size."""
+        if isinstance(part, Known) and part.value is None:
+            return None
+        value = self.static(part)
+        if not isinstance(value, int | Dim):
+            raise Untraceable("a slice bound that is no int")
+        return value
+
     def items(self, x: Abstract) -> list[Abstract]:
         """The items of a tuple or list of known length."""
         if isinstance(x, Tuple):
@@ -180,6 +220,8 @@ class FrameCore:
             return self.known_items(x)
         if isinstance(x, ListRef):
             state = self.state.heap[x.key]
+            if state.lost:
+                raise Untraceable(state.lost)
             if state.collected is not None or state.collecting is not None:
                 raise Untraceable("a list whose length changes from call to call")
             return state.items
@@ -220,3 +262,8 @@ class FrameCore:
         key = next(self.trace.lists)
         self.state.heap[key] = ListState(items)
         return ListRef(key)
+
+
+def same_key(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
+    """Do two keys surely select the same?"""
+    return len(a) == len(b) and all(x is y if isinstance(x, Value) else x == y for x, y in zip(a, b, strict=True))

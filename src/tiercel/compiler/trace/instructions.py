@@ -189,6 +189,26 @@ class Instructions(Loops):
             raise Untraceable("an index that is only known when the code runs")
         self.registers[ins.dst] = items[where]
 
+    def _set_item(self, ins: Instruction) -> None:
+        x, key, value = self.operand(ins.x), self.operand(ins.key), self.operand(ins.value)
+        if isinstance(x, Value):
+            self.set_item(x, key, value)
+            return
+        if not isinstance(x, ListRef):
+            raise Untraceable("an element is written")
+        state, where = self.state.heap[x.key], self.static(key)
+        if state.outside:
+            raise Untraceable("an element of a list is written that is an argument")
+        if not isinstance(where, int):
+            raise Untraceable("a slice of a list is written")
+        self.items(x)[where] = value
+
+    def _store_tensor(self, ins: Instruction) -> None:
+        x, value = self.operand(ins.x), self.operand(ins.value)
+        if not isinstance(x, Value):
+            raise Untraceable("all of something is written that is no array")
+        self.set_item(x, Known(Ellipsis), value)
+
     def _append(self, ins: Instruction) -> None:
         target, value = self.operand(ins.list), self.operand(ins.value)
         if not isinstance(target, ListRef):
@@ -196,6 +216,8 @@ class Instructions(Loops):
         state = self.state.heap[target.key]
         if state.outside:
             raise Untraceable("append to a list that is an argument")
+        if state.lost:
+            raise Untraceable(state.lost)
         if state.collected is not None:
             raise Untraceable("append to a list that a loop has filled")
         (state.items if state.collecting is None else state.collecting).append(value)
@@ -265,6 +287,8 @@ _HANDLERS: dict[str, Callable[[Instructions, Instruction], None]] = {
     "LoadGlobal": Instructions._load_global,
     "LoadParam": Instructions._load_param,
     "Move": Instructions._move,
+    "SetItem": Instructions._set_item,
+    "StoreTensor": Instructions._store_tensor,
     "Scalar": Instructions._scalar,
     "Unpack": Instructions._unpack,
 }
@@ -273,8 +297,6 @@ _HANDLERS: dict[str, Callable[[Instructions, Instruction], None]] = {
 _REFUSED = {
     "StoreAttr": "an attribute is written",
     "StoreCell": "a variable shared with a nested function is written",
-    "SetItem": "an element is written",
-    "StoreTensor": "an array is written",
     "MakeFunction": "a function is made",
     "Try": "try and with are handled by the interpreter",
 }

@@ -9,16 +9,59 @@ nothing else that a pass changed survives it; a list is followed only if each pa
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 from tiercel.bytecode.instructions import Instruction
 from tiercel.compiler.abstract import Abstract, Iterable, ListState, Unknown, Untraceable
 from tiercel.compiler.graph import Carried, Collected, Graph, Loop, Value
 from tiercel.compiler.trace.branches import Branches
 from tiercel.compiler.trace.scalars import Counted
-from tiercel.compiler.trace.state import MAX_UNROLL, LoopTest, Outcome, State
+from tiercel.compiler.trace.state import MAX_UNROLL, Entered, LoopTest, Outcome, State, Trace
 from tiercel.operators.layout import Layout
 from tiercel.operators.types import ArrayType, NpScalarType, PyBoolType, PyComplexType, PyFloatType, PyIntType, Type
 from tiercel.shapes import DimLike, Symbol, symbols_of
+
+MAX_WALKS = 8
+"""Walks of a loop body until what it carries has settled; types widen once, who shares memory takes a few."""
+
+
+class Sharing:
+    """Which holders may have the same array at the start of a pass because of the passes before.
+
+    A holder is a carried register or a list that gathers, `("list", key)`. Two that had one array at the end of some
+    pass share a token among their owners; one that had an array from before the loop has that among its owners.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self.first = next(trace.numbers)
+        self.trace = trace
+        self.writes = trace.writes
+        self.of: dict[Any, set[Value]] = {}
+        self.tokens: dict[frozenset[Any], Value] = {}
+
+    def owners(self, holder: Any) -> set[Value]:
+        """What the holder may share, for `Trace.owners`."""
+        return self.of.get(holder, set())
+
+    def written(self) -> bool:
+        """Has anything been written since the loop began?"""
+        return self.trace.writes != self.writes
+
+    def grows(self, held: dict[Any, frozenset[Value]]) -> bool:
+        """Take in who holds what at the end of a pass; true if that was not known."""
+        before = sum(map(len, self.of.values()))
+        holders = list(held)
+        for position, holder in enumerate(holders):
+            mine = self.of.setdefault(holder, set())
+            mine |= {owner for owner in held[holder] if owner.number < self.first}
+            for other in holders[:position]:
+                if held[holder] & held[other]:
+                    pair = frozenset((holder, other))
+                    token = self.tokens.setdefault(pair, self.trace.value(PyIntType(0)))
+                    mine.add(token)
+                    self.of[other].add(token)
+        return sum(map(len, self.of.values())) != before
 
 
 class Loops(Branches):
@@ -36,30 +79,37 @@ class Loops(Branches):
         length, element = self.counted(iterable)
         index = self.trace.value(PyIntType(Symbol(f"t{next(self.trace.symbols)}", "scalar")), "t")
         before = self.state
-        candidates = self.carried_candidates(at, end)
-        inside = self.first_types(before, candidates)
+        named = self.named_registers(at, end)
+        candidates = sorted(r for r in named if r in self.flow.live[at] and r in self.registers)
+        inside: dict[int, Type | None] = {}
+        sharing = Sharing(self.trace)
         saved = self.loops
         self.loops = []
         self.loop_depth += 1
-        for _ in range(6):
-            self.state, values = self.enter_loop(before, inside, collecting=True)
+        self.nesting += 1
+        for _ in range(MAX_WALKS):
+            self.state, values = self.enter_loop(before, inside, sharing, collecting=True)
             with self.trace.collecting() as steps:
                 self.registers[ins.target] = element(index)
                 if self.walk(at + 1, frozenset((end, ins.exit))) != end:
                     raise Untraceable("a break or return that depends on data")
-            if not self.widen(before, self.state, inside, values, candidates):
+            if self.registers.get(ins.iterator) != before.registers.get(ins.iterator):
+                raise Untraceable("a loop over an array that it writes")
+            if not self.widen(before, self.state, inside, values, candidates, named, sharing):
                 break
         else:
             raise Untraceable("a loop whose carried values change their types")
         self.loop_depth -= 1
+        self.nesting -= 1
         self.loops = saved
         self.index = at
-        carries, after = self.leave_loop(before, self.state, inside, values)
+        carries, after = self.leave_loop(before, self.state, inside, values, length)
         collected, heap = self.collect(before, self.state, length, index)
         self.trace.add(
             Loop(length, self.loop_index(index), None, None, Graph(tuple(steps)), carries, collected, self.site())
         )
-        self.state = State(self.after_loop(before, after, at, end, ins), heap)
+        self.require_needed()
+        self.state = State(self.after_loop(before, after, inside, named, at), heap)
         return int(ins.exit)
 
     def unroll(self, items: list[Abstract], at: int, ins: Instruction, end: int) -> Outcome:
@@ -92,18 +142,18 @@ class Loops(Branches):
             return iterable.length, iterable.at
         raise Untraceable("a loop over something that is no range, array, tuple or list")
 
-    def carried_candidates(self, at: int, end: int) -> list[int]:
-        """Registers that the body writes and somebody reads at the next pass or after the loop."""
-        written = {r for i in range(at, end + 1) for r in self.function.instructions[i].registers_written()}
-        return sorted(r for r in written if r in self.flow.live[at] and r in self.registers)
+    def require_needed(self) -> None:
+        """Leave where a loop did not run after which an array would still be an argument."""
+        for passes in self.needed:
+            self.require_passes(passes)
+        self.needed.clear()
 
-    def first_types(self, before: State, candidates: list[int]) -> dict[int, Type | None]:
-        """Nothing is carried until a pass shows that it changes."""
-        del before, candidates
-        return {}
+    def named_registers(self, at: int, end: int) -> set[int]:
+        """Registers that instructions of the loop write; carried are those that somebody reads at the next pass."""
+        return {r for i in range(at, end + 1) for r in self.function.instructions[i].registers_written()}
 
     def enter_loop(
-        self, before: State, inside: dict[int, Type | None], *, collecting: bool
+        self, before: State, inside: dict[int, Type | None], sharing: Sharing, *, collecting: bool
     ) -> tuple[State, dict[int, Value]]:
         """The state at the start of a pass: new values for what is carried."""
         state = before.copy()
@@ -114,8 +164,14 @@ class Loops(Branches):
             else:
                 values[register] = self.trace.value(type_, f"c{register}")
                 state.registers[register] = values[register]
+                start = before.registers[register]
+                if isinstance(type_, ArrayType) and isinstance(start, Value):
+                    self.trace.owners[values[register]] = frozenset((values[register],)).union(
+                        self.trace.owners_of(start), sharing.owners(register)
+                    )
         if collecting:
-            for content in state.heap.values():
+            for key, content in state.heap.items():
+                content.held |= sharing.owners(("list", key))
                 free = not content.outside and not content.items
                 if free and content.collected is None and content.collecting is None:
                     content.collecting = []
@@ -128,9 +184,16 @@ class Loops(Branches):
         inside: dict[int, Type | None],
         values: dict[int, Value],
         candidates: list[int],
+        named: set[int],
+        sharing: Sharing,
     ) -> bool:
-        """Note what the pass changed; true when the types had to change, so that the pass must be walked again."""
+        """Note what the pass changed; true when what was assumed had to change, so that it must be walked again."""
         changed = False
+        # a write changes what every register holds that has the array, also those the body does not name
+        candidates += sorted(
+            r for r, held in before.registers.items()
+            if r not in named and r not in candidates and after.registers.get(r) != held
+        )  # fmt: skip
         for register in candidates:
             start = before.registers[register]
             now = after.registers.get(register, Unknown("a variable without a value"))
@@ -149,11 +212,30 @@ class Loops(Branches):
                 if type_ != current:
                     inside[register] = type_
                     changed = True
-        del values
-        return changed
+        # who may share matters only where something is written
+        grown = sharing.grows(self.arrays_after_pass(after, values))
+        return changed or (grown and sharing.written())
+
+    def arrays_after_pass(self, after: State, values: dict[int, Value]) -> dict[Any, frozenset[Value]]:
+        """Who holds which arrays at the end of a pass: carried registers, and lists that gather."""
+        held: dict[Any, frozenset[Value]] = {}
+        for register in values:
+            now = after.registers.get(register)
+            if isinstance(now, Value) and isinstance(now.type, ArrayType):
+                held[register] = self.trace.owners_of(now)
+        for key, content in after.heap.items():
+            gathered = [x for x in content.collecting or [] if isinstance(x, Value) and isinstance(x.type, ArrayType)]
+            if gathered:
+                held["list", key] = frozenset().union(*map(self.trace.owners_of, gathered))
+        return held
 
     def leave_loop(
-        self, before: State, after: State, inside: dict[int, Type | None], values: dict[int, Value]
+        self,
+        before: State,
+        after: State,
+        inside: dict[int, Type | None],
+        values: dict[int, Value],
+        passes: DimLike | Value,
     ) -> tuple[tuple[Carried, ...], dict[int, Value]]:
         """The carried values of a finished loop, and what the registers hold after it."""
         carries: list[Carried] = []
@@ -168,7 +250,21 @@ class Loops(Branches):
             result = self.trace.value(type_, values[register].name)
             carries.append(Carried(initial, values[register], following, result))
             results[register] = result
+            if isinstance(type_, ArrayType):
+                self.after_passes(initial, following, result, passes)
         return tuple(carries), results
+
+    def after_passes(self, initial: Value, following: Value, result: Value, passes: DimLike | Value) -> None:
+        """What the array may be that a loop leaves: the one before it only if there was no pass."""
+        trace = self.trace
+        trace.may_be(result, following)
+        if not isinstance(passes, Value) and trace.facts.less_equal(1, passes) is True:
+            return
+        if self.nesting and trace.may_be_input(initial):
+            self.needed.append(passes)
+            return
+        trace.entered[result] = Entered(passes, trace.owners_of(result))
+        trace.may_be(result, following, initial)
 
     def collect(
         self, before: State, after: State, length: DimLike, index: Value
@@ -179,10 +275,12 @@ class Loops(Branches):
         for key, content in before.heap.items():
             now = after.heap[key]
             if now.collecting is None or content.collecting is not None:
-                if now != content:
+                if replace(now, held=content.held) != content:
                     raise Untraceable("a list that a loop changes in another way than by appending to an empty one")
                 heap[key] = content
                 continue
+            if now.lost:
+                raise Untraceable(now.lost)
             if not now.collecting:
                 heap[key] = content
                 continue
@@ -199,33 +297,36 @@ class Loops(Branches):
             type_ = ArrayType(element.type.dtype, (length, *shape), Layout.c(1 + len(shape)), "cpu", wrapper)
             whole = self.trace.value(type_)
             collected.append(Collected(element, whole))
-            heap[key] = ListState(collected=whole, length=length)
+            held = now.held | self.trace.owners_of(element)
+            heap[key] = ListState(collected=whole, length=length, held=held)
         return tuple(collected), heap
 
     def after_loop(
-        self, before: State, after: dict[int, Value], at: int, end: int, ins: Instruction
+        self, before: State, after: dict[int, Value], inside: dict[int, Type | None], named: set[int], at: int
     ) -> dict[int, Abstract]:
         """The registers after a loop: carried ones have their last value, others written in the body are not known."""
         registers = dict(before.registers)
-        for i in range(at, end + 1):
-            for register in self.function.instructions[i].registers_written():
-                if (
-                    register not in after and register in registers and register not in self.flow.live[at]
-                ) or register not in registers:
-                    registers[register] = Unknown("a variable set in a loop that may not run")
+        for register in named:
+            if register not in registers or register not in self.flow.live[at]:
+                registers[register] = Unknown("a variable set in a loop that may not run")
+        for register, type_ in inside.items():
+            if type_ is None:
+                registers[register] = Unknown("a variable that is of another kind after a loop")
         registers.update(after)
-        del ins
         return registers
 
     def while_loop(self, at: int, ins: Instruction, end: int) -> int:
         """`while condition:`; the steps up to the test run before every pass."""
         before = self.state
-        candidates = self.carried_candidates(at, end)
-        inside = self.first_types(before, candidates)
+        named = self.named_registers(at, end)
+        candidates = sorted(r for r in named if r in self.flow.live[at] and r in self.registers)
+        inside: dict[int, Type | None] = {}
+        sharing = Sharing(self.trace)
         saved = self.loops
         self.loop_depth += 1
-        for _ in range(6):
-            self.state, values = self.enter_loop(before, inside, collecting=False)
+        self.nesting += 1
+        for _ in range(MAX_WALKS):
+            self.state, values = self.enter_loop(before, inside, sharing, collecting=False)
             self.loops = [*saved, (at, end)]
             with self.trace.collecting() as header:
                 test = self.walk(at + 1, frozenset((end,)))
@@ -236,24 +337,30 @@ class Loops(Branches):
             with self.trace.collecting() as steps:
                 if self.walk(test.inside, frozenset((end,))) != end:
                     raise Untraceable("a break or return that depends on data")
-            if not self.widen(before, self.state, inside, values, candidates):
+            if not self.widen(before, self.state, inside, values, candidates, named, sharing):
                 break
         else:
             raise Untraceable("a loop whose carried values change their types")
         self.loop_depth -= 1
+        self.nesting -= 1
         self.loops = saved
         self.index = at
         for register in candidates:
             entered = values.get(register, before.registers[register])
             if at_test.registers.get(register) is not entered and at_test.registers.get(register) != entered:
                 raise Untraceable("a loop whose condition changes a variable")
-        if any(self.state.heap[key] != content for key, content in before.heap.items()):
+        if any(replace(self.state.heap[key], held=c.held) != c for key, c in before.heap.items()):
             raise Untraceable("a list that grows in a while loop")
-        carries, after = self.leave_loop(before, self.state, inside, values)
+        flag = self.trace.value(PyBoolType(), "ran")
+        carries, after = self.leave_loop(before, self.state, inside, values, flag)
+        if any(isinstance(c.initial.type, ArrayType) for c in carries):
+            ran = Carried(self.boolean(False), self.trace.value(PyBoolType(), "ran"), self.boolean(True), flag)
+            carries = (*carries, ran)
         self.trace.add(
             Loop(None, None, Graph(tuple(header)), test.condition, Graph(tuple(steps)), carries, (), self.site())
         )
-        self.state = State(self.after_loop(before, after, at, end, ins), before.heap)
+        self.require_needed()
+        self.state = State(self.after_loop(before, after, inside, named, at), before.heap)
         return int(ins.exit)
 
 

@@ -15,9 +15,10 @@ from typing import Any
 
 from tiercel.compiler.abstract import Abstract, Known, ListRef, Tuple, Untraceable, type_of_abstract
 from tiercel.compiler.graph import Node, Value
-from tiercel.compiler.trace.core import FrameCore
+from tiercel.compiler.trace.core import same_key
 from tiercel.compiler.trace.objects import is_abstract
 from tiercel.compiler.trace.state import SAFE_INT
+from tiercel.compiler.trace.writes import Writes
 from tiercel.operators import Bound, Operator
 from tiercel.operators.layout import Layout
 from tiercel.operators.types import (
@@ -34,7 +35,7 @@ from tiercel.operators.types import (
 )
 
 
-class Operators(FrameCore):
+class Operators(Writes):
     """Adds the operator table."""
 
     def apply(self, row: Operator, spelling: int, args: Sequence[Abstract], keywords: dict[str, Abstract]) -> Abstract:
@@ -67,11 +68,45 @@ class Operators(FrameCore):
             inputs.pop()
         attributes = {name: self.attribute_value(given) for name, given in bound.attributes.items()}
         typed = Bound(row, spelling, tuple(types_), attributes)
-        if row.effects(typed, self.trace.facts).kind != "pure":
-            raise Untraceable(f"{row.name} writes into an array")
         self.wishes(row, inputs, typed)
+        if row.effects(typed, self.trace.facts).kind != "pure":
+            return self.in_place(row, typed, inputs, attributes)
         result = row.infer(typed, self.trace.facts, self.trace.data_symbol)
         return self.results(row, typed, inputs, attributes, result, bound.operands)
+
+    def in_place(self, row: Operator, typed: Bound, inputs: list[Value], attributes: dict[str, Any]) -> Abstract:
+        """`x += y` on an array: the sum is a new value, and x is that from now on."""
+        form, target = row.spellings[typed.spelling], inputs[0]
+        plain = next((i for i, s in enumerate(row.spellings) if s.kind == "syntax"), None)
+        if form.kind != "inplace" or plain is None or not isinstance(target.type, ArrayType):
+            raise Untraceable(f"{row.name} writes into an array")
+        type_ = row.infer(typed, self.trace.facts, self.trace.data_symbol)  # checks that the result may be cast
+        natural = row.infer(replace(typed, spelling=plain), self.trace.facts, self.trace.data_symbol)
+        if not isinstance(natural, ArrayType) or type_ != target.type or natural.shape != target.type.shape:
+            raise Untraceable(f"{row.name} in place of operands that may not fit into the array")
+        stored = self.pending_view(target)
+        if not stored:
+            self.require_own(target)
+        if natural.dtype is target.type.dtype:
+            made = self.node(row.name, inputs, attributes, target.type)
+        else:
+            wide = self.node(row.name, inputs, attributes, replace(target.type, dtype=natural.dtype))
+            made = self.node("astype", (wide,), {"dtype": target.type.dtype}, target.type)
+        if not stored:
+            self.overwrite(target, made)
+        return made
+
+    def pending_view(self, target: Value) -> bool:
+        """Is the target the view that `x[key] += y` makes, which the next instruction stores back?"""
+        following = self.function.instructions[self.index + 1]
+        found = self.trace.views.get(target)
+        own = self.function.instructions[self.index]
+        if found is None or following.opcode != "SetItem" or own.opcode != "CallOp" or following.value != own.dst:
+            return False
+        base, key = found
+        again = self.operand(following.key)
+        parts = again.items if isinstance(again, Tuple) else (again,)
+        return self.operand(following.x) is base and same_key(self.full_key(parts), key)
 
     def attribute_value(self, given: Any) -> Any:
         """An attribute as a Python value; positionals that a spelling collects come as a tuple."""
@@ -136,7 +171,7 @@ class Operators(FrameCore):
             if alias.kind != "fresh" and alias.operand is not None and isinstance(output.type, ArrayType):
                 viewed = operands[alias.operand]
                 if isinstance(viewed, Value):
-                    self.trace.roots[output] = self.trace.root(viewed)
+                    self.trace.share(output, viewed)
         self.trace.add(Node(row.name, tuple(inputs), attributes, outputs, self.site()))
         if not isinstance(type_, TupleType | ListType):
             return outputs[0]
@@ -170,6 +205,8 @@ class Operators(FrameCore):
         if not isinstance(given, ListRef):
             return None
         state = self.state.heap[given.key]
+        if state.lost:
+            raise Untraceable(state.lost)
         if state.collected is None:
             return None
         source = state.collected
@@ -186,7 +223,7 @@ class Operators(FrameCore):
         }
         if extra:
             raise Untraceable(f"{row.name} with {', '.join(extra)} of a list that a loop filled")
-        axis = self.static(bound.attributes["axis"]) if "axis" in bound.attributes else 0
+        axis = self.attribute_value(bound.attributes.get("axis", 0))
         if row.name in ("stack", "array", "asarray"):
             axis = axis % type_.rank
             if axis == 0:

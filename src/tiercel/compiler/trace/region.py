@@ -116,6 +116,7 @@ def _trace_once(
                 trace.facts.set_range(dim, DimRange(0, None))
     for position in range(len(function.free)):
         frame.registers[len(function.parameters) + position] = Known(Cell(position))
+    trace.frames.append(frame)
     outcome = frame.walk(0, frozenset())
     if isinstance(outcome, Raised):
         raise Untraceable("it always raises", outcome.index)

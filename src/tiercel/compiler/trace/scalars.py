@@ -124,7 +124,7 @@ class Scalars(Views):
                 return Iterable(length, Counted(self, start, step))
             case Tuple() | ListRef() | Known():
                 items = self.items(x)
-                return Iterable(len(items), lambda i: items[static(i)])
+                return Iterable(len(items), lambda i: items[static(i)], tuple(items))
             case Value() if isinstance(x.type, ArrayType) and x.type.rank:
                 array = x
 
@@ -132,7 +132,7 @@ class Scalars(Views):
                     place = counter(i)
                     return self.index_array(array, (place,))
 
-                return Iterable(x.type.shape[0], row)
+                return Iterable(x.type.shape[0], row, (x,))
         raise Untraceable("a loop over something that is no range, array, tuple or list")
 
     def scalar(self, name: str, args: list[Abstract]) -> Abstract:
@@ -170,15 +170,17 @@ class Scalars(Views):
                 inner = self.iterable(first)
                 start = self.bound(args[1]) if len(args) > 1 else 0
                 at = inner.at
-                return Iterable(inner.length, Enumerated(self, at, start, isinstance(at, Counted)))
+                return Iterable(inner.length, Enumerated(self, at, start, isinstance(at, Counted)), inner.holds)
             case "zip":
                 parts = [self.iterable(a) for a in args]
                 lengths = [p.length for p in parts]
                 length = dim_min(*lengths) if len(lengths) > 1 else lengths[0]
-                return Iterable(length, lambda i: Tuple(tuple(p.at(i) for p in parts)))
+                return Iterable(
+                    length, lambda i: Tuple(tuple(p.at(i) for p in parts)), sum((p.holds for p in parts), ())
+                )
             case "reversed":
                 items = self.items(first)[::-1]
-                return Iterable(len(items), lambda i: items[static(i)])
+                return Iterable(len(items), lambda i: items[static(i)], tuple(items))
             case "min" | "max" if len(args) > 1:
                 values = [self.static(a) for a in args]
                 if all(isinstance(v, int | Dim) and not isinstance(v, bool) for v in values):

@@ -3,7 +3,7 @@
 In: nothing but facts about sizes. Out: `Trace`, one per region, shared by all functions walked into it; `State`,
 which a walk copies before it tries an arm or a pass; and the ways in which a walk ends.
 
-Invariants: a value gets its number once and is never given out again; `roots` leads from a view to the value that
+Invariants: a value gets its number once and is never given out again; `owners` of a value are all that may own
 owns the memory in one step; a symbol that was assumed to equal another size is never given out.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from tiercel.compiler.abstract import Abstract, ListState, Source, Untraceable
 from tiercel.compiler.graph import Input, Step, Value
 from tiercel.dtypes import as_dtype
-from tiercel.operators.types import Type
+from tiercel.operators.types import ArrayType, Type
 from tiercel.shapes import DimLike, Facts, Symbol
 
 MAX_DEPTH = 16
@@ -76,6 +76,14 @@ class State:
         return State(dict(self.registers), {key: state.copy() for key, state in self.heap.items()})
 
 
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """How to know that a loop ran, after which a value is no longer what it was before: a trip count or a flag."""
+
+    passes: DimLike | Value
+    owners: frozenset[Value]
+
+
 class Trace:
     """The graph under construction, shared by all functions walked."""
 
@@ -86,7 +94,11 @@ class Trace:
         self.by_source: dict[Source, Value] = {}
         self.by_object: dict[int, tuple[Any, Value]] = {}
         self.steps: list[Step] = []
-        self.roots: dict[Value, Value] = {}
+        self.owners: dict[Value, frozenset[Value]] = {}
+        self.entered: dict[Value, Entered] = {}
+        self.frames: list[Any] = []  # the frames being walked, the outermost first
+        self.writes = 0
+        self.views: dict[Value, tuple[Value, tuple[Any, ...]]] = {}  # a view -> the array and key it was made by
         self.symbols = itertools.count()
         self.depth = 0
         self.lists = itertools.count()
@@ -108,9 +120,26 @@ class Trace:
         """A new value."""
         return Value(next(self.numbers), type_, name)
 
-    def root(self, value: Value) -> Value:
-        """The value whose memory this one looks into."""
-        return self.roots.get(value, value)
+    def owners_of(self, value: Value) -> frozenset[Value]:
+        """All values whose memory this one may be or look into; it is among them unless it is a view."""
+        return self.owners.get(value) or frozenset((value,))
+
+    def share(self, view: Value, *viewed: Value) -> None:
+        """Note that a value looks into the memory of others."""
+        self.owners[view] = frozenset().union(*map(self.owners_of, viewed))
+
+    def may_be(self, value: Value, *others: Value) -> None:
+        """Note that a value may be the same object as one of the others."""
+        self.owners[value] = frozenset((value,)).union(*map(self.owners_of, others))
+
+    def may_be_input(self, value: Value) -> bool:
+        """May the value be an argument, or share memory with one?"""
+        return isinstance(value.type, ArrayType) and bool(self.outside & self.owners_of(value))
+
+    @property
+    def outside(self) -> set[Value]:
+        """The arrays that come from outside."""
+        return {given.value for given in self.inputs if isinstance(given.value.type, ArrayType)}
 
     @contextmanager
     def collecting(self) -> Iterator[list[Step]]:

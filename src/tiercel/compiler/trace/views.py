@@ -1,7 +1,8 @@
-"""Basic indexing: `x[i, a:b, None, ...]` is a view.
+"""Indexing: `x[i, a:b, None, ...]` is a view, `x[key] = v` and `x[mask] = v` make a new value of x.
 
-In: an array value and a key of ints, sizes, slices, None and Ellipsis. Out: an `index` node whose type has the size
-and layout of the view, with the root of the array.
+In: an array value and a key of ints, sizes, slices, None and Ellipsis, or a mask where elements are written. Out: an
+`index` node whose type has the size and layout of the view and which shares memory with the array, or an `index_put` or
+`where` node that the array is from then on.
 """
 
 from __future__ import annotations
@@ -9,13 +10,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tiercel.compiler.abstract import Abstract, Known, Slice, Untraceable
+import numpy as np
+
+from tiercel.compiler.abstract import Abstract, Tuple, Untraceable
 from tiercel.compiler.graph import Node, Value
 from tiercel.compiler.trace.layouts import indexed_layout
 from tiercel.compiler.trace.operators import Operators
-from tiercel.compiler.trace.state import MAX_UNROLL
-from tiercel.operators.types import ArrayType, NpScalarType, PyIntType
-from tiercel.shapes import Dim, DimLike, slice_dim
+from tiercel.compiler.trace.state import BOOL, MAX_UNROLL
+from tiercel.dtypes import DType
+from tiercel.operators.types import ArrayType, NpScalarType, PyBoolType, PyFloatType, PyIntType, Shape
+from tiercel.shapes import DimLike, slice_dim
 
 
 class Views(Operators):
@@ -26,11 +30,25 @@ class Views(Operators):
         type_ = x.type
         if not isinstance(type_, ArrayType):
             raise Untraceable(f"an index into a {type_}")
+        whole = any(k is Ellipsis for k in key)  # then even a single element is an array
+        if not whole:
+            key = (*key, Ellipsis)
+        shape = self.selection(type_, key)
+        if not shape and not whole:
+            output = self.trace.value(NpScalarType(type_.dtype))
+        else:
+            layout = indexed_layout(type_.layout, key, type_.rank)
+            output = self.trace.value(replace(type_, shape=tuple(shape), layout=layout))
+            self.trace.share(output, x)
+            self.trace.views[output] = (x, key)
+        self.trace.add(Node("index", (x,), {"key": key}, (output,), self.site()))
+        return output
+
+    def selection(self, type_: ArrayType, key: tuple[Any, ...]) -> Shape:
+        """The shape of what a key with an Ellipsis selects."""
         used = sum(k is not None and k is not Ellipsis for k in key)
         if used > type_.rank:
             raise Untraceable(f"{used} indices into an array of rank {type_.rank}")
-        if not any(k is Ellipsis for k in key):
-            key = (*key, Ellipsis)
         shape: list[DimLike] = []
         axis = 0
         for part in key:
@@ -50,37 +68,66 @@ class Views(Operators):
                 if isinstance(part, int) and isinstance(size, int) and not -size <= part < size:
                     raise Untraceable(f"index {part} is out of bounds for a dimension of {size}")
                 axis += 1
-        if not shape and len(key) == used + 1:
-            output = self.trace.value(NpScalarType(type_.dtype))
-        else:
-            layout = indexed_layout(type_.layout, key, type_.rank)
-            output = self.trace.value(replace(type_, shape=tuple(shape), layout=layout))
-            self.trace.roots[output] = self.trace.root(x)
-        self.trace.add(Node("index", (x,), {"key": key}, (output,), self.site()))
-        return output
+        return tuple(shape)
 
-    def key_part(self, part: Abstract) -> Any:
-        """A part of an index: an int, a size, an int Value, a slice, None or Ellipsis."""
-        if isinstance(part, Slice):
-            return slice(*(self.bound(p) for p in (part.start, part.stop, part.step)))
-        if isinstance(part, Known) and (part.value is None or part.value is Ellipsis):
-            return part.value
-        if isinstance(part, Value):
-            type_ = part.type
-            if isinstance(type_, PyIntType):
-                return part if type_.value is None else type_.value
-            if isinstance(type_, NpScalarType) and type_.dtype.kind in "iu":
-                return part
-        raise Untraceable("an index by an array or mask")
+    def set_item(self, x: Value, key: Abstract, value: Abstract) -> None:
+        """`x[key] = value`: a new value with the selection replaced, which x is from now on."""
+        type_ = x.type
+        if not isinstance(type_, ArrayType):
+            raise Untraceable(f"an item of a {type_} is written")
+        self.require_own(x)
+        given = self.storable(self.as_value(value), type_.dtype)
+        parts = key.items if isinstance(key, Tuple) else (key,)
+        mask = parts[0]
+        if len(parts) == 1 and isinstance(mask, Value) and isinstance(mask.type, ArrayType):
+            self.overwrite(x, self.masked(x, mask, given))
+            return
+        full = self.full_key(parts)
+        selected = self.selection(type_, full)
+        if isinstance(given.type, ArrayType):
+            if given.type.rank > len(selected):
+                raise Untraceable(f"{given.type} is written into a selection of rank {len(selected)}")
+            for wanted, size in zip(reversed(selected), reversed(given.type.shape), strict=False):
+                if size != 1:
+                    self.trace.wish(wanted, size)
+        self.overwrite(x, self.node("index_put", (x, given), {"indices": full}, type_))
 
-    def bound(self, part: Abstract) -> Any:
-        """A bound of a slice: None, an int or a size."""
-        if isinstance(part, Known) and part.value is None:
-            return None
-        value = self.static(part)
-        if not isinstance(value, int | Dim):
-            raise Untraceable("a slice bound that is no int")
-        return value
+    def masked(self, x: Value, mask: Value, given: Value) -> Value:
+        """x with `given` wherever a mask of its shape is true."""
+        type_ = x.type
+        assert isinstance(type_, ArrayType)
+        if not isinstance(mask.type, ArrayType) or mask.type.dtype is not BOOL:
+            raise Untraceable("elements are written by an array of indices")
+        if mask.type.rank != type_.rank or isinstance(given.type, ArrayType):
+            raise Untraceable("elements are written by a mask of another rank, or with many values")
+        for size, own in zip(mask.type.shape, type_.shape, strict=True):
+            self.trace.wish(size, own)
+            if self.trace.facts.equal(size, own) is not True:
+                raise Untraceable("elements are written by a mask that may have another shape")
+        return self.node("where", (mask, given, x), {}, type_)
+
+    def storable(self, given: Value, dtype: DType) -> Value:
+        """The value as it is cast when it is stored; a number that adapts to the array is left as it is."""
+        type_ = given.type
+        match type_:
+            case PyFloatType() if dtype.kind == "f":
+                return given
+            case PyIntType() if dtype.kind == "f":
+                return given
+            case PyIntType() if dtype.kind in "iu" and isinstance(type_.value, int):
+                limits = np.iinfo(dtype.numpy)
+                if not limits.min <= type_.value <= limits.max:
+                    raise Untraceable(f"{type_.value} does not fit into {dtype.name}")
+                return given
+            case PyBoolType() if dtype.kind == "b":
+                return given
+            case PyBoolType():
+                return self.node("astype", (given,), {"dtype": dtype}, NpScalarType(dtype))
+            case ArrayType() | NpScalarType() if np.can_cast(type_.dtype.numpy, dtype.numpy, casting="same_kind"):
+                return given if type_.dtype is dtype else self.node(
+                    "astype", (given,), {"dtype": dtype}, replace(type_, dtype=dtype)
+                )  # fmt: skip
+        raise Untraceable(f"a {type_} is written into an array of {dtype.name}")
 
     def rows(self, x: Value) -> list[Abstract]:
         """The rows of an array whose first size is known."""

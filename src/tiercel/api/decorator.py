@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from tiercel import config
 from tiercel.api.function import JitFunction, Specs, is_jitted, state_of
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tiercel.api.jitted import Jitted
     from tiercel.config import Level, Policy
 
-__all__ = ["compile", "jit", "wait"]
+__all__ = ["compile", "jit"]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -187,13 +187,3 @@ def compile(function: Any, /, *specs: Any, **keyword_specs: Any) -> Any:
     jitted = jit(function)
     state_of(jitted).warmup(*specs, **keyword_specs)
     return jitted
-
-
-def wait(timeout: float | None = None) -> Literal[True]:
-    """Wait until no compile is pending anywhere. Returns whether none is; nothing compiles yet, so at once.
-
-    Args:
-        timeout: seconds, or None for as long as it takes.
-    """
-    del timeout
-    return True

@@ -23,6 +23,7 @@ from tiercel.api.wrapper import clone, make_wrapper, parameters_of, takes_fast
 from tiercel.bytecode.program import Function, Program
 from tiercel.errors import CaptureError, InternalError, TiercelPerformanceWarning
 from tiercel.interp import Decoded, Hooks, hide, run_prepared, trim_error
+from tiercel.values import DimSpec, TensorSpec, example
 from tiercel.vm import machine
 from tiercel.vm.build import builder
 from tiercel.vm.dispatch import Tiers
@@ -288,17 +289,39 @@ class JitFunction:
         return self.tiers is None or self.tiers.wait(timeout)
 
     def warmup(self, *specs: Any, **keyword_specs: Any) -> None:
-        """Prepare the function before its first call, without waiting for heat.
+        """Compile the function for such arguments now, without waiting for heat, and wait until the code is in place.
+
+        Why something was not compiled is in `explain()`.
 
         Args:
-            specs: arrays, other arguments, or `tc.spec(...)` for arrays that need not exist yet. With arguments that
-                are no specs the function is called once; without any it is only decoded.
+            specs: arrays, other arguments, or `tc.spec(...)` for arrays that need not exist yet: code is made for all
+                sizes that the spec allows. With arguments that are no specs the function is called once, too. Without
+                any the function is only decoded.
         """
         if self.captured.program is not None:
             self._prepare(False)
         given = [*specs, *keyword_specs.values()]
-        if given and not any(_is_spec(s) for s in given):
+        if not given:
+            return
+        arguments, keywords = specs, keyword_specs
+        if any(_is_spec(s) for s in given):
+            sizes: dict[str, int] = {}
+            arguments = tuple(example(s, sizes) if _is_spec(s) else s for s in specs)
+            keywords = {k: example(s, sizes) if _is_spec(s) else s for k, s in keyword_specs.items()}
+        else:
             self.public(*specs, **keyword_specs)
+        if self.tiers is not None:
+            self.tiers.prepare(self._bound(arguments, keywords))
+
+    def _bound(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
+        """The arguments as the interpreter gets them: one for each parameter.
+
+        Raises:
+            TypeError: they do not fit the parameters.
+        """
+        bound = inspect.signature(self.function).bind(*arguments, **keywords)
+        bound.apply_defaults()
+        return tuple(bound.arguments.values())
 
 
 class Programs(Mapping[str, Program]):
@@ -350,8 +373,6 @@ def state_of(function: Any) -> JitFunction:
 
 
 def _is_spec(value: object) -> bool:
-    from tiercel.values import DimSpec, TensorSpec
-
     return isinstance(value, TensorSpec | DimSpec)
 
 

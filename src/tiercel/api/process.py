@@ -8,13 +8,27 @@ from __future__ import annotations
 
 import gc
 import sys
+import time
 import weakref
 from typing import TYPE_CHECKING
+
+from tiercel.vm.build import builder
+from tiercel.vm.entry import ARENAS, fixed_bytes
 
 if TYPE_CHECKING:
     from tiercel.api.function import JitFunction
 
-__all__ = ["freeze", "is_frozen", "keep_all", "memory_stats", "metrics", "register", "release_memory", "shutdown"]
+__all__ = [
+    "freeze",
+    "is_frozen",
+    "keep_all",
+    "memory_stats",
+    "metrics",
+    "register",
+    "release_memory",
+    "shutdown",
+    "wait",
+]
 
 _functions: weakref.WeakSet[JitFunction] = weakref.WeakSet()
 _kept: list[JitFunction] | None = None
@@ -37,9 +51,13 @@ def keep_all() -> list[JitFunction]:
 
 
 def freeze() -> None:
-    """From here on start no worker, tune nothing, write no cache: for the steady state of a service."""
+    """From here on start no worker, tune nothing, write no cache: for the steady state of a service.
+
+    What is compiled stays in use; what is being compiled is still taken in.
+    """
     global _frozen
     _frozen = True
+    builder().service.frozen = True
 
 
 def is_frozen() -> bool:
@@ -58,8 +76,24 @@ def metrics() -> dict[str, int]:
     return total
 
 
+def wait(timeout: float | None = None) -> bool:
+    """Wait until no compile is pending in any jitted function.
+
+    Args:
+        timeout: seconds, or None for as long as it takes.
+
+    Returns:
+        Whether none is pending; False when the time was up first.
+    """
+    end = None if timeout is None else time.monotonic() + timeout
+    done = True
+    for state in list(_functions):
+        done = state.wait(None if end is None else max(0.0, end - time.monotonic())) and done
+    return done
+
+
 def memory_stats() -> dict[str, int]:
-    """Return bytes held by the machine: decoded programs, in all and by what they are."""
+    """Return bytes held by the machine: decoded programs, machine code and its data, in all and by what they are."""
     seen: set[int] = set()
     blocks = tables = constants = 0
     for state in list(_functions):
@@ -70,19 +104,26 @@ def memory_stats() -> dict[str, int]:
             tables += sys.getsizeof(decoded.table) + sys.getsizeof(decoded.tail)
             blocks += decoded.code_size_bytes()
             constants += sum(getattr(c, "nbytes", 0) for c in decoded.program.constants)
+    kernels, packed = fixed_bytes()
+    arenas = ARENAS.held
     return {
-        "total_bytes": blocks + tables + constants,
+        "total_bytes": blocks + tables + constants + kernels + packed + arenas,
         "code_bytes": blocks,
         "table_bytes": tables,
         "constant_bytes": constants,
+        "kernel_bytes": kernels,
+        "packed_bytes": packed,
+        "arena_bytes": arenas,
     }
 
 
 def release_memory() -> None:
     """Give back what the machine holds for speed only. Nothing is lost; the next calls may take longer."""
+    ARENAS.release()
     gc.collect()
 
 
 def shutdown() -> None:
-    """Stop everything that runs in the background. Jitted functions go on working, interpreted."""
+    """Stop everything that runs in the background. Jitted functions go on working, with the code that they have."""
     freeze()
+    builder().service.shutdown()

@@ -19,13 +19,13 @@ from tiercel.api.captures import CalleeTable, capture
 from tiercel.compiler.abstract import Untraceable
 from tiercel.compiler.elementwise import NotLowered
 from tiercel.compiler.environment import Environment
-from tiercel.compiler.graph_text import region_text
 from tiercel.compiler.lower import lower_region
 from tiercel.compiler.trace import trace_region
 from tiercel.dtypes import as_dtype
 from tiercel.errors import TiercelError
-from tiercel.loops import IllFormed, to_text
+from tiercel.loops import IllFormed
 from tiercel.tools.find import find_function
+from tiercel.vm.forms import Forms
 
 __all__ = ["STAGES", "add_arguments", "argument_of", "run"]
 
@@ -109,29 +109,20 @@ def run(options: argparse.Namespace) -> int:
         line = body.line_of(index) if index is not None and index < len(body.instructions) else None
         where = f" (line {line})" if line else ""
         raise TiercelError(f"{name} stays interpreted: {error.reason}{where}") from None
+    forms = Forms(region, lowered)
     if "graph" in wanted:
         _header("region graph", (traced - began) * 1e3)
-        print(region_text(region))
+        print(forms.text("graph"))
     if "loops" in wanted:
         _header("loop form", (lowered_at - traced) * 1e3)
-        print(to_text(lowered.function))
-    if "llvm" in wanted or "assembly" in wanted:
-        from tiercel.codegen.cpu.assemble import disassemble
-        from tiercel.codegen.cpu.emit import emit
-        from tiercel.codegen.cpu.target import Target
-
-        target = Target.host()
-        began = time.perf_counter()
-        try:
-            text = emit(lowered.function, target)
-        except IllFormed as error:
-            raise TiercelError(f"{name} stays interpreted: {error}") from None
-        emitted = time.perf_counter()
-        if "llvm" in wanted:
-            _header(f"LLVM IR for {target.cpu}", (emitted - began) * 1e3)
-            print(text)
-        if "assembly" in wanted:
-            assembly = disassemble(text, target)
-            _header("assembly", (time.perf_counter() - emitted) * 1e3)
-            print(assembly)
+        print(forms.text("loops"))
+    try:
+        for form, title in (("llvm", "LLVM IR"), ("assembly", "assembly")):
+            if form in wanted:
+                began = time.perf_counter()
+                text = forms.text(form)
+                _header(title, (time.perf_counter() - began) * 1e3)
+                print(text)
+    except IllFormed as error:
+        raise TiercelError(f"{name} stays interpreted: {error}") from None
     return 0

@@ -8,6 +8,7 @@ In: arrays, lists, scalars, torch and DLPack tensors; annotations. Out: `Tensor`
 from __future__ import annotations
 
 from tiercel.values.check import Checker
+from tiercel.values.example import example
 from tiercel.values.hints import specs_of
 from tiercel.values.parameter import Parameter, constant, frozen_state
 from tiercel.values.spec import DimSpec, TensorSpec, dim, spec
@@ -24,6 +25,7 @@ __all__ = [
     "adopt",
     "constant",
     "dim",
+    "example",
     "from_dlpack",
     "frozen_state",
     "spec",

@@ -10,14 +10,16 @@ is compiled at most twice: first for sizes that agree as they did when it became
 general.
 
 An entry that takes longer than the interpreter did on calls of the same amount of work is taken out again (demoted):
-the median of 32 calls in a power-of-two class of input bytes is compared with 1.1 times the interpreted median of that
-class.
+the median of `demote_window` calls in a power-of-two class of input bytes is compared with `demote_ratio` times the
+interpreted median of that class.
+
+With the setting `deterministic` only `prepare` compiles: the tier of a call, and with it the bits of its result, is
+the same before and after any other call.
 """
 
 from __future__ import annotations
 
 import contextvars
-import logging
 import statistics
 import time
 from collections import deque
@@ -28,7 +30,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from tiercel.bytecode.program import Function
+from tiercel.bytecode.program import Function, Program
 from tiercel.codegen.abi import frame_size, frame_words
 from tiercel.codegen.cpu.stub import SAMPLE, SAMPLE_QUICK, Head
 from tiercel.compiler.abstract import Untraceable
@@ -39,19 +41,22 @@ from tiercel.compiler.lower import Lowered, lower_region
 from tiercel.compiler.trace import trace_region
 from tiercel.config import Settings
 from tiercel.config.layers import base_settings
+from tiercel.hotpath import policy
+from tiercel.hotpath.events import events
 from tiercel.values.tensor import Tensor
-from tiercel.vm.entry import MISS, Entry, Frames, make_entry
+from tiercel.vm.entry import MISS, Entry, Frames, fixed_bytes, make_entry
+from tiercel.vm.forms import show
 from tiercel.vm.stub import make_function, make_preamble, make_table
 
 __all__ = ["Builder", "Built", "SignatureState", "Tiers", "signature_of"]
 
-logger = logging.getLogger("tiercel")
-
 MAX_SIGNATURES: Final = 16
 """Signatures of one function that are counted; calls of others stay interpreted."""
 MAX_ENTRIES: Final = 8
-DEMOTE_WINDOW: Final = 32
-DEMOTE_RATIO: Final = 1.1
+MAX_TIMINGS: Final = 32
+"""Times of interpreted calls that are kept for each amount of work."""
+INTERNAL: Final = "a mistake of the compiler"
+"""How the reason begins where tracing or lowering failed in a way it should not."""
 SLOW_NS: Final = 50_000
 """Of calls that take so long, timing one in 16 costs less than a hundredth."""
 
@@ -166,7 +171,7 @@ class SignatureState:
         if bucket not in self.interpreted:
             if len(self.interpreted) >= 16:
                 return
-            self.interpreted[bucket] = deque(maxlen=DEMOTE_WINDOW)
+            self.interpreted[bucket] = deque(maxlen=MAX_TIMINGS)
         self.interpreted[bucket].append(elapsed)
 
 
@@ -214,14 +219,14 @@ class Tiers:
     @property
     def compiled_calls(self) -> int:
         """Calls that compiled code has taken."""
-        return sum(entry.calls for entry in self._made())
+        return sum(entry.calls for entry in self.made())
 
     @property
     def compiled_ns(self) -> int:
         """Time spent in them."""
-        return sum(entry.time_ns for entry in self._made())
+        return sum(entry.time_ns for entry in self.made())
 
-    def _made(self) -> list[Entry]:
+    def made(self) -> list[Entry]:
         states = list(self.signatures.values())
         return [v.entry for state in states for v in list(state.variants) if v.entry is not None]
 
@@ -236,7 +241,7 @@ class Tiers:
             self.publish()
         for entry in self.entries:
             stub = entry.stub
-            if stub is not None:
+            if stub is not None and settings.memory_limit is None:  # the stub keeps no account of memory
                 if entry.stopped():  # called by the wrapper just now
                     continue
                 started = time.perf_counter_ns()
@@ -303,16 +308,22 @@ class Tiers:
                 return last.reason
             if not last.speculative or state.misses < settings.hot_count:
                 return "compiled"
-        if state.calls <= settings.warmup_calls:
-            return f"call {state.calls} of the {settings.warmup_calls} that only watch"
-        total_ms = state.total_ns / 1e6
-        hot = state.calls >= settings.hot_count and total_ms >= settings.hot_time_ms
-        if not hot and total_ms < settings.hot_total_ms:
-            return (
-                f"not hot: {state.calls} calls and {total_ms:.1f} ms (hot at {settings.hot_count} calls and "
-                f"{settings.hot_time_ms:g} ms, or {settings.hot_total_ms:g} ms)"
-            )
-        return None
+        if settings.deterministic:
+            return "deterministic: compiled by warmup only"
+        decision = policy.decide(policy.Counters(state.calls, total_ns=state.total_ns), settings)
+        return None if decision.hot else decision.reason
+
+    def prepare(self, arguments: tuple[Any, ...]) -> str | None:
+        """Compile for such arguments now and wait for it. Why there is no compiled code for them; None if there is."""
+        settings = self.settings()
+        if settings.level == "O0":
+            return "the level is O0: nothing is compiled"
+        key = tuple(map(signature_of, arguments))
+        state = self.signatures.setdefault(key, SignatureState(key))
+        if not state.variants:
+            self.compile(settings, state, arguments)
+        self.wait()
+        return None if self._has_entry(state) else state.variants[-1].reason
 
     def compile(self, settings: Settings, state: SignatureState, arguments: tuple[Any, ...]) -> Variant:
         """Trace and lower for these arguments, and hand over to the service."""
@@ -340,19 +351,21 @@ class Tiers:
             index = getattr(error, "origin", None) if index is None else index
             variant.line = code.line_of(index) if index is not None and index < len(code.instructions) else None
             variant.reason = error.reason
-            logger.info(
-                "JIT: %s stays interpreted: %s%s",
-                self.name,
-                error.reason,
-                f" (line {variant.line})" if variant.line else "",
-            )
+            where = f" (line {variant.line})" if variant.line else ""
+            events().add("unsupported", region=self.name, reason=error.reason + where)
+            return variant
+        except Exception as error:  # noqa: BLE001 - a mistake of the compiler must not reach a user whose code is right
+            variant.reason = f"{INTERNAL}: {type(error).__name__}: {error}"
+            events().add("unsupported", region=self.name, reason=variant.reason)
             return variant
         variant.region = region
         variant.stages_ms = {"trace": (traced - started) / 1e6, "lower": (lowered_at - traced) / 1e6}
-        logger.info(
-            "JIT: Hot path detected at PC=0x%02X, signature=%s:%s, range %s", 0, self.name, region.signature,
-            "sizes that agree" if speculative else "any sizes",
-        )  # fmt: skip
+        sizes = "sizes that agree" if speculative else "any sizes"
+        events().add("detected", region=self.name, pc=0, signature=f"{self.name}:{region.signature}", range=sizes)
+        if settings.debug or settings.dump_dir:
+            times = ", ".join(f"{stage} {ms:.1f} ms" for stage, ms in variant.stages_ms.items())
+            listing = str(Program((code,), tuple(constants), name=self.name))
+            show(settings, self.name, listing, region, variant.lowered, times)
         variant.conditions = dict(environment.conditions)
         variant.classes = list(environment.classes)
         variant.functions = {id(f): f for f in environment.functions}
@@ -372,7 +385,7 @@ class Tiers:
                 still.append((state, variant))
             elif isinstance(outcome, str):
                 variant.reason = outcome
-                logger.info("JIT: %s rejected: %s", self.name, outcome)
+                events().add("rejected", region=self.name, reason=outcome)
             else:
                 self.patch(variant, outcome)
         self.pending = still
@@ -383,6 +396,12 @@ class Tiers:
         assert lowered is not None
         assert variant.region is not None
         function = lowered.function
+        limit = self.settings().memory_limit
+        needed = sum(fixed_bytes()) + sum(getattr(kept, "size_bytes", 0) for kept in built.keep)
+        if limit is not None and needed > limit:
+            variant.reason = f"machine code and packed operands would take {needed} bytes, memory_limit is {limit}"
+            events().add("rejected", region=self.name, reason=variant.reason)
+            return
         entry = make_entry(
             lowered.interface,
             variant.conditions,
@@ -407,9 +426,10 @@ class Tiers:
         self.publish()
         if not built.from_cache:
             self.compiles += 1
-        spent = sum(built.times_ms.values())
-        detail = ", ".join(f"{k} {v:.1f}" for k, v in built.times_ms.items())
-        logger.info("JIT: Kernel generated in %.1f ms (%s), replaced dispatch entry", spent, detail)
+        events().add(
+            "patched", region=self.name, signature=variant.region.signature, from_cache=built.from_cache,
+            total_ms=sum(built.times_ms.values()), times_ms=dict(built.times_ms),
+        )  # fmt: skip
 
     def _equip(self, entry: Entry, variant: Variant, lowered: Lowered, built: Built) -> None:
         """Give an entry its way through the machine-code stub."""
@@ -452,7 +472,7 @@ class Tiers:
         settings = contextvars.Context().run(self.settings)
         entries = [e for e in self.entries if e.stub is not None]
         made = None
-        if entries and settings.level != "O0":
+        if entries and settings.level != "O0" and settings.memory_limit is None:
             tables = [t for t in (e.table for e in entries) if t is not None]
             preamble = make_preamble(len(self.program[0].parameters), variable, namespace, name)
             made = make_function(self._stub, [preamble, *tables], MISS, sampled=True, name=self.function.__name__)
@@ -463,7 +483,7 @@ class Tiers:
         """Time fewer calls of what is known to be quick."""
         made = self.fast.cell_contents if self.fast is not None else None
         if made is not None:
-            quick = entry.timed >= 2 * DEMOTE_WINDOW and elapsed < SLOW_NS
+            quick = entry.timed >= 2 * MAX_TIMINGS and elapsed < SLOW_NS
             made.__self__[Head.MASK] = (SAMPLE_QUICK if quick else SAMPLE) - 1
 
     def _watch(self, entry: Entry, arguments: tuple[Any, ...], elapsed: int) -> None:
@@ -472,15 +492,16 @@ class Tiers:
         if found is None:
             return
         state, variant = found
+        settings = self.settings()
         bucket = sum(map(_bytes_of, arguments)).bit_length()
-        times = variant.timings.setdefault(bucket, deque(maxlen=DEMOTE_WINDOW))
+        times = variant.timings.setdefault(bucket, deque(maxlen=settings.demote_window))
         times.append(elapsed)
         baseline = state.interpreted.get(bucket)
-        if len(times) < DEMOTE_WINDOW or not baseline or len(baseline) < 3:
+        if len(times) < (times.maxlen or 0) or not baseline or len(baseline) < 3:
             return
         compiled, interpreted = statistics.median(times), statistics.median(baseline)
-        times.clear()  # the next 32 speak for themselves, and this is not computed at every call
-        if compiled > DEMOTE_RATIO * interpreted:
+        times.clear()  # the next ones speak for themselves, and this is not computed at every call
+        if compiled > settings.demote_ratio * interpreted and not settings.deterministic:
             variant.demoted = (
                 f"{compiled / 1e3:.0f} us compiled against {interpreted / 1e3:.0f} us interpreted, inputs of about "
                 f"{1 << max(bucket - 1, 0)} bytes"
@@ -488,7 +509,7 @@ class Tiers:
             variant.reason = f"demoted: {variant.demoted}"
             self.entries = tuple(e for e in self.entries if e is not entry)
             self.publish()
-            logger.info("JIT: %s demoted: %s", self.name, variant.demoted)
+            events().add("demoted", region=self.name, reason=variant.demoted)
 
     def _owner(self, entry: Entry) -> tuple[SignatureState, Variant] | None:
         for state in self.signatures.values():

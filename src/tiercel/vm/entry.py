@@ -38,6 +38,7 @@ from tiercel.compiler.interface import (
     SizeValue,
     new_arrays,
 )
+from tiercel.config import current
 from tiercel.errors import InternalError
 from tiercel.shapes import Dim, DimLike, Symbol
 from tiercel.shapes.dims import Node, Sum
@@ -67,13 +68,31 @@ _DEFAULT_WATCH: Final = 1 | 4 | 8
 
 
 class Arenas:
-    """Memory for the arenas of active calls: taken for a call, given back, forgotten when much larger than needed."""
+    """Memory for the arenas of active calls: taken for a call, given back, forgotten when much larger than needed.
+
+    Attributes:
+        active: bytes of blocks that calls have, counted while the setting `memory_limit` is on.
+        refused: calls that the limit sent to the interpreter.
+    """
 
     def __init__(self) -> None:
         self._free: list[np.ndarray[Any, Any]] = []
+        self.active = self.refused = 0
 
     def take(self, size: int) -> np.ndarray[Any, Any]:
-        """A block of at least `size` bytes plus alignment."""
+        """A block of at least `size` bytes plus alignment.
+
+        Raises:
+            MemoryError: there is not so much, or not within `memory_limit`.
+        """
+        limit = current().memory_limit
+        if limit is not None:
+            self._free.clear()
+            if sum(fixed_bytes()) + self.active + size + 64 > limit:
+                self.refused += 1
+                raise MemoryError(f"an arena of {size} bytes is not within memory_limit")
+            self.active += size + 64
+            return np.empty(size + 64, np.uint8)
         try:
             block = self._free.pop()
         except IndexError:
@@ -84,6 +103,9 @@ class Arenas:
 
     def give(self, block: np.ndarray[Any, Any]) -> None:
         """Keep a block for the next call."""
+        if self.active:
+            self.active -= min(block.size, self.active)
+            return
         if len(self._free) < 4:
             self._free.append(block)
 
@@ -159,6 +181,18 @@ class Frames:
 _SHARED: Final = ("pool", "threads", "tried")
 
 
+_entries: Final[weakref.WeakSet[Entry]] = weakref.WeakSet()
+
+
+def fixed_bytes() -> tuple[int, int]:
+    """Bytes of machine code and of packed operands that entries hold."""
+    entries = list(_entries)
+    return (
+        sum(getattr(kept, "size_bytes", 0) for entry in entries for kept in entry.keep),
+        sum(packs.nbytes for entry in entries for packs in entry.packs),
+    )
+
+
 class Entry:
     """A way into machine code for one kind of arguments.
 
@@ -173,8 +207,8 @@ class Entry:
     """
 
     __slots__ = (
-        "description", "exits", "flagged", "keep", "misses", "packs", "python_calls", "python_ns", "run", "sites",
-        "source", "stub", "table", "timed", "timed_ns", "without",
+        "__weakref__", "description", "exits", "flagged", "keep", "misses", "packs", "python_calls", "python_ns", "run",
+        "sites", "source", "stub", "table", "timed", "timed_ns", "without",
     )  # fmt: skip
 
     def __init__(self, description: str, sites: tuple[int, ...], keep: tuple[Any, ...]) -> None:
@@ -190,6 +224,7 @@ class Entry:
         self.table: Table | None = None
         self.stub: Callable[..., Any] | None = None
         self.without = ""
+        _entries.add(self)
 
     @property
     def calls(self) -> int:

@@ -31,7 +31,7 @@ from tiercel.codegen.cpu.stub import HEAD, ROW, SAMPLE, STUB, Head, Op
 from tiercel.codegen.cpu.target import Target
 from tiercel.config.layers import base_settings
 from tiercel.values import Parameter, Tensor
-from tiercel.vm import stub
+from tiercel.vm import dispatch, stub
 from tiercel.vm.entry import MISS
 from tiercel.vm.stub import Table, make_function, make_preamble
 
@@ -1042,6 +1042,26 @@ def test_eight_threads_while_entries_are_replaced(collecting):
             thread.join()
     assert not errors, errors[0]
     assert entry.table.calls > 100
+
+
+def test_of_two_threads_that_publish_the_later_state_stays(monkeypatch):
+    f, tiers = jitted(PROGRAMS["one"][0])
+    heat(f, X, Y)
+    real = dispatch.make_function
+    seen = []
+
+    def other_thread_is_quicker(*arguments, **options):
+        made = real(*arguments, **options)
+        if not seen:
+            seen.append(made)
+            tiers.entries = ()
+            tiers.publish()
+        return made
+
+    monkeypatch.setattr(dispatch, "make_function", other_thread_is_quicker)
+    tiers.publish()
+    assert seen
+    assert tiers.fast.cell_contents is None
 
 
 def test_head_layout():

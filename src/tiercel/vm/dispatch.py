@@ -466,18 +466,25 @@ class Tiers:
         """
         if self.fast is None:
             return
+        while True:  # another thread may patch or demote meanwhile, and have published before us
+            seen = self.entries
+            self._publish(self.fast, seen)
+            if self.entries is seen:
+                return
+
+    def _publish(self, cell: CellType, seen: tuple[Entry, ...]) -> None:
         variable, namespace, name = base_settings()
         base = namespace[name]
         # The settings outside of all blocks: in a context that nobody has written to.
         settings = contextvars.Context().run(self.settings)
-        entries = [e for e in self.entries if e.stub is not None]
+        entries = [e for e in seen if e.stub is not None]
         made = None
         if entries and settings.level != "O0" and settings.memory_limit is None:
             tables = [t for t in (e.table for e in entries) if t is not None]
             preamble = make_preamble(len(self.program[0].parameters), variable, namespace, name)
             made = make_function(self._stub, [preamble, *tables], MISS, sampled=True, name=self.function.__name__)
         self._base = base if entries else None
-        self.fast.cell_contents = made
+        cell.cell_contents = made
 
     def _sample(self, entry: Entry, elapsed: int) -> None:
         """Time fewer calls of what is known to be quick."""

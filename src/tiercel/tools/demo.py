@@ -28,6 +28,8 @@ from typing import Any, Final
 import numpy as np
 
 import tiercel as tc
+from tiercel.api import state_of
+from tiercel.hotpath.events import events
 from tiercel.tools import demo_models
 from tiercel.tools.demo_models import HIDDEN_SIZE, INPUT_SIZE, Model
 from tiercel.vm.memory import measure
@@ -80,6 +82,8 @@ class ModelResult:
     kernels: list[dict[str, Any]] = field(default_factory=list)
     unmet: str = ""
     report: str = ""
+    events: list[tuple[int, str]] = field(default_factory=list)
+    """What the compiler said, each with the number of the call that it was said in."""
 
     def median_ratio(self, tier: str) -> float | None:
         """Median of the level's time as a multiple of the baseline's; None if no call counts for it."""
@@ -177,13 +181,17 @@ def run_demo(calls: int, seed: int = 1, bar: Any = None, budget_s: float = _BUDG
     for model, result in zip(models, results, strict=True):
         share = budget_s / len(models)
         model_began = time.perf_counter()
-        waited = False
+        waited, seen = False, 0
         for number in range(calls):
             spent = time.perf_counter() - model_began
             if not waited and (number >= calls // 2 or spent > 0.4 * share):
                 model.jitted.wait(0.3 * share)
                 waited = True
             result.calls.append(_call(model, number, *_inputs(rng)))
+            for event in events().list(after=seen):
+                seen = event.number
+                if event.fields.get("region") == state_of(model.jitted).name:
+                    result.events.append((number + 1, str(event)))
             if bar is not None:
                 bar.show(number + 1, calls, model.name)
             if time.perf_counter() - model_began > share:
@@ -362,6 +370,7 @@ def _inside(model: ModelResult) -> list[str]:
         ["compiled", _compiled(model)],
     ]
     rows += [["", text] for text in _stages(model)]
+    rows += [[f"call {number}", text] for number, text in model.events]
     # What changes from call to call is what there was to learn.
     seen = [f"{name} {text}" for name, text in model.learned.items() if ".." in text]
     rows += [["learned" if i == 0 else "", text] for i, text in enumerate(seen)]

@@ -360,8 +360,9 @@ class Tiers:
             return variant
         variant.region = region
         variant.stages_ms = {"trace": (traced - started) / 1e6, "lower": (lowered_at - traced) / 1e6}
+        short = self.name.rpartition("<locals>.")[2]
         sizes = "sizes that agree" if speculative else "any sizes"
-        events().add("detected", region=self.name, pc=0, signature=f"{self.name}:{region.signature}", range=sizes)
+        events().add("detected", region=self.name, pc=0, signature=f"{short}:{region.signature}", range=sizes)
         if settings.debug or settings.dump_dir:
             times = ", ".join(f"{stage} {ms:.1f} ms" for stage, ms in variant.stages_ms.items())
             listing = str(Program((code,), tuple(constants), name=self.name))

@@ -17,8 +17,8 @@ from tiercel.errors import CaptureError
 from tiercel.frontend.python import capture
 from tiercel.interp import Callee, Environment, Hooks, decode, run
 
-COUNT = int(os.environ.get("TIERCEL_TEST_PROGRAMS", "200"))
-PER_MODULE = 50
+COUNT = int(os.environ.get("TIERCEL_TEST_PROGRAMS", "100"))
+PER_MODULE = 25
 ARGUMENTS = [(0, 1), (1, 0), (2, 3), (3, [1, 2]), ("s", None)]
 # Frames of comprehensions and of generators that are consumed at once are not shown.
 UNSEEN = ("<listcomp>", "<genexpr>", "<dictcomp>")

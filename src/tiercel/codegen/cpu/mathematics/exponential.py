@@ -49,9 +49,6 @@ EXP2_64 = (
     0.24022650695910125, 0.6931471805599453,
 )  # fmt: skip
 
-# x + x**3 * p(x**2) for |x| < 0.625: Cephes tanhf
-_TANH32 = (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1)
-
 
 def _reduce(c: Calculator, x: Value, n: Value) -> Value:
     """x - n ln 2."""
@@ -122,17 +119,17 @@ def sigmoid(expressions: Expressions, x: Value) -> Value:
 
 
 def tanh(expressions: Expressions, x: Value) -> Value:
-    """Hyperbolic tangent. At most 2 ULP."""
+    """Hyperbolic tangent. At most 2 ULP. It is h / (h + 1) with h = (e**(2 |x|) - 1) / 2."""
     c = Calculator(expressions, x)
-    if not c.single:
-        e = expm1(expressions, c.mul(c.clamp(c.abs(x), high=20.0), 2.0))
-        return c.sign_of(c.div(e, c.add(e, 2.0)), x)
-    size = c.clamp(c.abs(x), high=10.0)
-    square = c.mul(size, size)
-    near = c.fma(c.mul(square, size), c.horner(square, _TANH32), size)
-    e = exp(expressions, c.mul(size, 2.0))
-    far = c.sub(1.0, c.div(2.0, c.add(e, 1.0)))
-    return c.sign_of(c.choose(c.test("lt", size, 0.625), near, far), x)
+    double = c.mul(c.clamp(c.abs(x), high=c.of(10.0, 20.0)), 2.0)
+    near = _is_near(c, double)
+    m, n = _expm1_parts(c, double, near)
+    half = c.power_of_two(c.integer_op("sub", n, 1))
+    h = c.choose(near, c.mul(m, 0.5), c.fma(half, m, c.sub(half, 0.5)))
+    y = c.div(h, c.add(h, 1.0))
+    # h - h * y is the same, and rounds less where y is small
+    small = c.test_whole("slt", c.bits(h), (c.bias - 1) << c.mantissa_bits)
+    return c.sign_of(c.choose(small, c.fma(c.neg(h), y, h), y), x)
 
 
 # |x| from which sinh and cosh overflow; the next representable power e**x / 4 still fits

@@ -15,6 +15,7 @@ import tracemalloc
 import weakref
 from pathlib import Path
 from types import CellType
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -747,6 +748,11 @@ class Model:
         return x * self.weight
 
 
+class Pair(NamedTuple):
+    first: np.ndarray
+    rest: tuple
+
+
 PROGRAMS = {
     "one": (lambda x, y: x + y, (X, Y)),
     "two": (lambda x, y: (x + y, x - y), (X, Y)),
@@ -767,6 +773,7 @@ PROGRAMS = {
     "global": (lambda x, y: x * FACTOR + y, (X, Y)),
     "global Tensor": (lambda x: x * WEIGHT, (Tensor(X),)),
     "doubles": (lambda x, y: x + y, (X.astype(np.float64), Y.astype(np.float64))),
+    "named": (lambda x, y: Pair(x + y, (x - y,)), (X, Y)),
     "ints": (lambda x, y: x * y + 1, (np.arange(5), np.arange(5))),
 }
 
@@ -867,6 +874,20 @@ def test_rebound_and_deleted_globals():
     finally:
         FACTOR = 3.0
     same(f(X, Y), X * FACTOR + Y)
+
+
+def test_builtins_that_a_module_hides():
+    f, _ = jitted(lambda x, y: x * len(y))
+    heat(f, X, Y)
+    got, by_stub = through_stub(f, X, Y)
+    same(got, X * 3)
+    assert by_stub
+    globals()["len"] = lambda _: 100
+    try:
+        same(f(X, Y), X * 100)
+    finally:
+        del globals()["len"]
+    same(f(X, Y), X * 3)
 
 
 def test_error_states():
@@ -1066,6 +1087,12 @@ def test_of_two_threads_that_publish_the_later_state_stays(monkeypatch):
 
 def test_head_layout():
     assert len(Head) == HEAD
+
+
+def test_a_call():
+    f = give((Op.CALL, 1, len, 0))
+    assert f("four") == 4
+    assert f(4) is MISS
 
 
 def test_an_int_is_asked_for():

@@ -222,6 +222,7 @@ class _Rows:
         self.arguments = self.values = arguments
         self.words = 0
         self.functions = functions
+        self.classes: Sequence[type] = ()
         self._known: dict[Source, int] = {}
         self._sizes: dict[Any, int] = {}
 
@@ -396,6 +397,7 @@ def make_table(
     arena: int,
     shared: int,
     packs: Sequence[Callable[[Any, Any], int]] = (),
+    classes: Sequence[type] = (),
     keep: tuple[Any, ...],
 ) -> Table | str:
     """Write the table of one region.
@@ -407,6 +409,7 @@ def make_table(
         shared: address of three words: thread pool, threads, whether a pool was made.
         packs: give the address of the packed form of an operand, from its value and its array, in the order of
             `Interface.packs`.
+        classes: named tuples that results are made of.
 
     Returns:
         The table, or why there is none.
@@ -417,7 +420,7 @@ def make_table(
     try:
         return _table(
             interface, conditions, functions, arguments, function, words, frame_size, (code, arena, shared), packs,
-            keep,
+            classes, keep,
         )  # fmt: skip
     except Unsupported as error:
         return str(error)
@@ -433,13 +436,14 @@ def _table(
     frame_size: int,
     addresses: tuple[int, int, int],
     packs: Sequence[Callable[[Any, Any], int]],
+    classes: Sequence[type],
     keep: tuple[Any, ...],
 ) -> Table:
     if arguments > MAX_VALUES or frame_size > MAX_WORDS:
         raise Unsupported(f"a frame of {frame_size} words")
     code, arena, shared = addresses
     t = _Rows(arguments, functions)
-    t.words = frame_size
+    t.words, t.classes = frame_size, classes
     arrays: dict[int, int] = {}
     # What tells kinds of arguments apart comes first; what runs code of users only after the conditions.
     plain = [i for i, s in enumerate(interface.inputs) if s.source[0] == "register" and s.wrapper == "ndarray"]
@@ -583,14 +587,18 @@ def _make(t: _Rows, recipe: Recipe, interface: Interface, words: Mapping[str, in
             value = t.value()
             t.add(Op.TAKE, value, t.object(recipe.value))
             return value
-        case SequenceRecipe() if recipe.wrap < 0:
+        case SequenceRecipe():
             new, put = (Op.TUPLE, Op.TUPLE_ITEM) if recipe.kind == "tuple" else (Op.LIST, Op.LIST_ITEM)
             items = [_make(t, item, interface, words, made) for item in recipe.items]
             value = t.value()
             t.add(new, value, len(items))
             for i, item in enumerate(items):
                 t.add(put, value, i, item)
-            return value
+            if recipe.wrap < 0:
+                return value
+            named, cls = t.value(), t.classes[recipe.wrap]
+            t.add(Op.CALL, named, t.object(lambda given: cls(*given)), value)
+            return named
     raise Unsupported(f"a result that is a {type(recipe).__name__}")
 
 

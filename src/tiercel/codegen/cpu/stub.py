@@ -158,6 +158,7 @@ class Op(IntEnum):
     LIST_ITEM = 46  # v n v
     WRAP = 47  # v o v n n: made: object of a class, with the value and None in the slots at two byte offsets
     ASK = 48  # w o v v: an int that an object gives for two values
+    CALL = 49  # v o v: made: what an object gives for a value
 
 
 class _Text:
@@ -482,6 +483,9 @@ def _results(t: _Text, op: Op) -> bool:
             failed = t.call("i32", function, f"ptr {t.value(t.field(1))}", f"i64 {t.field(2)}", f"ptr {item}")
             t.require(t.compare("eq", "i32", failed, "0"), "error")
             t.next()
+        case Op.CALL:
+            value = t.value(t.field(3))
+            t.made(t.field(1), t.call("ptr", "PyObject_CallOneArg", f"ptr {t.field(2, 'ptr')}", f"ptr {value}"))
         case Op.WRAP:
             got = t.call("ptr", "PyType_GenericAlloc", f"ptr {t.field(2, 'ptr')}", "i64 0")
             t.make(t.field(1), got)

@@ -93,6 +93,14 @@ def spin(n):
     return "done"
 
 
+def cpython_catches_interrupts():
+    """Whether `spin` itself does: in 3.13.0 a loop's backward jump is not covered by the `try` around it."""
+    try:
+        return spin(10**9) == "interrupted"
+    except KeyboardInterrupt:
+        return False
+
+
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")
 def test_interruption_reaches_the_handler():
     def interrupt(number, frame):
@@ -102,6 +110,9 @@ def test_interruption_reaches_the_handler():
     function(1)
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        if not cpython_catches_interrupts():
+            pytest.skip("this CPython loses interrupts in loops itself")
         for i in range(10):
             # Long enough to be inside the loop when it strikes, at ten places of it.
             signal.setitimer(signal.ITIMER_REAL, 0.02 + i * 0.000013)
@@ -131,6 +142,9 @@ def test_interruption_between_frames_leaves_whole_tracebacks():
     function(1)
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        if not cpython_catches_interrupts():
+            pytest.skip("this CPython loses interrupts in loops itself")
         for i in range(20):
             signal.setitimer(signal.ITIMER_REAL, 0.02 + i * 0.000013)
             with pytest.raises(KeyboardInterrupt) as caught:

@@ -250,6 +250,9 @@ def _differences(expected, actual):
     # Up to 3.11 a comprehension has a frame of its own, which captured code does not show.
     names = {name for _, _, name in expected.traceback}
     frames = "<listcomp>" not in names
-    # What CPython marks while it tests the truth of `a and b or c`, and for a failed `assert`, depends on its version.
-    carets = frames and "__bool__" not in names and not isinstance(expected.exception, AssertionError)
+    # What CPython marks while it tests the truth of `a and b or c`, while it makes the iterator of a comprehension, and
+    # for a failed `assert`, depends on its version.
+    carets = (
+        frames and names.isdisjoint({"__bool__", "__iter__"}) and not isinstance(expected.exception, AssertionError)
+    )
     return differences(expected, actual, tracebacks=frames, carets=carets)

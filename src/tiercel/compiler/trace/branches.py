@@ -34,9 +34,9 @@ class Branches(Calls):
             start, end = self.loops[-1]
             inside = [start < target <= end for target in (ins.then, ins.else_)]
             if inside == [True, False]:
-                return LoopTest(condition, ins.then)
+                return LoopTest(condition, ins.then, ins.else_)
             if inside == [False, True]:
-                return LoopTest(self.scalar_node("logical_not", condition), ins.else_)
+                return LoopTest(self.scalar_node("logical_not", condition), ins.else_, ins.then)
         join = self.flow.join[at]
         before = self.state
         arms: list[tuple[Outcome, State, list[Step]]] = []
@@ -105,8 +105,16 @@ class Branches(Calls):
         del before
         (_, a, steps_a), (_, b, steps_b) = arms
         merged: dict[tuple[Value, Value], Merged] = {}
+        self.state = self.merged_state(a, b, self.flow.live[join], merged)
+        graph_a, graph_b = Graph(tuple(steps_a)), Graph(tuple(steps_b))
+        if steps_a or steps_b or merged:
+            self.trace.add(Branch(condition, graph_a, graph_b, tuple(merged.values()), self.site()))
+
+    def merged_state(
+        self, a: State, b: State, live: frozenset[int], merged: dict[tuple[Value, Value], Merged]
+    ) -> State:
+        """What registers that are live and lists hold after one or the other."""
         registers: dict[int, Abstract] = {}
-        live = self.flow.live[join]
         for register in a.registers.keys() | b.registers.keys():
             if register not in live:
                 continue
@@ -115,11 +123,7 @@ class Branches(Calls):
                 registers[register] = Unknown("a variable that has a value in one arm of a branch only")
             else:
                 registers[register] = self.merge_values(x, y, merged)
-        heap = merged_heaps(a.heap, b.heap)
-        self.state = State(registers, heap)
-        graph_a, graph_b = Graph(tuple(steps_a)), Graph(tuple(steps_b))
-        if steps_a or steps_b or merged:
-            self.trace.add(Branch(condition, graph_a, graph_b, tuple(merged.values()), self.site()))
+        return State(registers, merged_heaps(a.heap, b.heap))
 
     def merge_values(self, x: Abstract, y: Abstract, merged: dict[tuple[Value, Value], Merged]) -> Abstract:
         """What a register holds after a branch."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from tiercel.bytecode.instructions import Instruction
 from tiercel.compiler.abstract import Abstract, Iterable, ListState, Unknown, Untraceable
-from tiercel.compiler.graph import Carried, Collected, Graph, Loop, Value
+from tiercel.compiler.graph import Branch, Carried, Collected, Graph, Loop, Merged, Step, Value
 from tiercel.compiler.trace.branches import Branches
 from tiercel.compiler.trace.scalars import Counted
 from tiercel.compiler.trace.state import MAX_UNROLL, Entered, LoopTest, Outcome, State, Trace
@@ -78,6 +78,7 @@ class Loops(Branches):
             return self.unroll(known, at, ins, end)
         length, element = self.counted(iterable)
         index = self.trace.value(PyIntType(Symbol(f"t{next(self.trace.symbols)}", "scalar")), "t")
+        going = self.trace.value(PyBoolType(), "going")
         before = self.state
         named = self.named_registers(at, end)
         candidates = sorted(r for r in named if r in self.flow.live[at] and r in self.registers)
@@ -89,10 +90,18 @@ class Loops(Branches):
         self.nesting += 1
         for _ in range(MAX_WALKS):
             self.state, values = self.enter_loop(before, inside, sharing, collecting=True)
+            self.loops = [(at, end)]
             with self.trace.collecting() as steps:
                 self.registers[ins.target] = element(index)
-                if self.walk(at + 1, frozenset((end, ins.exit))) != end:
-                    raise Untraceable("a break or return that depends on data")
+                at_start = self.state.copy()
+                stays, target = self.pass_through(at + 1, at, end)
+            if target is not None:
+                if target != ins.exit:
+                    raise Untraceable("a break out of a loop with an else")
+                test = LoopTest(going, at + 1, target)
+                with self.trace.collecting() as joined:
+                    stays = self.join_exit(test, at_start, steps, stays, at)
+                steps = joined
             if self.registers.get(ins.iterator) != before.registers.get(ins.iterator):
                 raise Untraceable("a loop over an array that it writes")
             if not self.widen(before, self.state, inside, values, candidates, named, sharing):
@@ -104,6 +113,8 @@ class Loops(Branches):
         self.loops = saved
         self.index = at
         carries, after = self.leave_loop(before, self.state, inside, values, length)
+        if target is not None:  # once left, the passes that remain do nothing
+            carries = (*carries, self.flag_carried(going, stays))
         collected, heap = self.collect(before, self.state, length, index)
         self.trace.add(
             Loop(length, self.loop_index(index), None, None, Graph(tuple(steps)), carries, collected, self.site())
@@ -120,6 +131,8 @@ class Loops(Branches):
             self.unrolled.append((items, number, at, ins, end))
             outcome = self.walk(at + 1, frozenset((end, ins.exit)))
             del self.unrolled[depth:]
+            if isinstance(outcome, LoopTest):
+                raise Untraceable("a loop that is left from inside another")
             if outcome != end:
                 return outcome  # a return, or a break that is known
         return int(ins.exit)
@@ -315,7 +328,7 @@ class Loops(Branches):
         registers.update(after)
         return registers
 
-    def while_loop(self, at: int, ins: Instruction, end: int) -> int:
+    def while_loop(self, at: int, ins: Instruction, end: int) -> Outcome:
         """`while condition:`; the steps up to the test run before every pass."""
         before = self.state
         named = self.named_registers(at, end)
@@ -323,45 +336,100 @@ class Loops(Branches):
         inside: dict[int, Type | None] = {}
         sharing = Sharing(self.trace)
         saved = self.loops
+        going = self.trace.value(PyBoolType(), "going")
         self.loop_depth += 1
         self.nesting += 1
         for _ in range(MAX_WALKS):
             self.state, values = self.enter_loop(before, inside, sharing, collecting=False)
-            self.loops = [*saved, (at, end)]
+            self.loops = [(at, end)]
+            stays: Value | None = None
             with self.trace.collecting() as header:
-                test = self.walk(at + 1, frozenset((end,)))
-            if not isinstance(test, LoopTest):
-                raise Untraceable("a loop without an end that depends on data")
-            at_test = self.state.copy()
-            self.loops = []
-            with self.trace.collecting() as steps:
-                if self.walk(test.inside, frozenset((end,))) != end:
-                    raise Untraceable("a break or return that depends on data")
+                test = self.walk(at + 1, frozenset((end, ins.exit)))
+            if isinstance(test, LoopTest):
+                at_test = self.state
+                self.state = at_test.copy()
+                with self.trace.collecting() as steps:
+                    more, target = self.pass_through(test.inside, at, end)
+                # `while condition`: the one exit comes before anything changes
+                if target is not None or self.changes(before, at_test, values, candidates):
+                    if target not in (None, test.outside):
+                        raise Untraceable("a loop that is left to several places")
+                    with self.trace.collecting() as joined:
+                        stays = self.join_exit(test, at_test, steps, more, at)
+                    steps = header + joined
+            elif test != end and not inside and not sharing.of:
+                # all is known up to an exit in the first pass: there is no loop
+                self.loop_depth -= 1
+                self.nesting -= 1
+                self.loops = saved
+                self.trace.steps.extend(header)
+                return test
+            elif test != end:
+                raise Untraceable("a loop that is left in a pass that is known")
             if not self.widen(before, self.state, inside, values, candidates, named, sharing):
                 break
         else:
             raise Untraceable("a loop whose carried values change their types")
+        if not isinstance(test, LoopTest):
+            raise Untraceable("a loop without an end that depends on data")
         self.loop_depth -= 1
         self.nesting -= 1
         self.loops = saved
         self.index = at
-        for register in candidates:
-            entered = values.get(register, before.registers[register])
-            if at_test.registers.get(register) is not entered and at_test.registers.get(register) != entered:
-                raise Untraceable("a loop whose condition changes a variable")
         if any(replace(self.state.heap[key], held=c.held) != c for key, c in before.heap.items()):
             raise Untraceable("a list that grows in a while loop")
-        flag = self.trace.value(PyBoolType(), "ran")
-        carries, after = self.leave_loop(before, self.state, inside, values, flag)
-        if any(isinstance(c.initial.type, ArrayType) for c in carries):
-            ran = Carried(self.boolean(False), self.trace.value(PyBoolType(), "ran"), self.boolean(True), flag)
-            carries = (*carries, ran)
-        self.trace.add(
-            Loop(None, None, Graph(tuple(header)), test.condition, Graph(tuple(steps)), carries, (), self.site())
-        )
+        condition = test.condition
+        if stays is not None:
+            header, condition = [], going
+            carries, after = self.leave_loop(before, self.state, inside, values, 1)  # the first pass is always begun
+            carries = (*carries, self.flag_carried(going, stays))
+        else:
+            flag = self.trace.value(PyBoolType(), "ran")
+            carries, after = self.leave_loop(before, self.state, inside, values, flag)
+            if any(isinstance(c.initial.type, ArrayType) for c in carries):
+                ran = Carried(self.boolean(False), self.trace.value(PyBoolType(), "ran"), self.boolean(True), flag)
+                carries = (*carries, ran)
+        self.trace.add(Loop(None, None, Graph(tuple(header)), condition, Graph(tuple(steps)), carries, (), self.site()))
         self.require_needed()
         self.state = State(self.after_loop(before, after, inside, named, at), before.heap)
-        return int(ins.exit)
+        return test.outside
+
+    def changes(self, before: State, at_test: State, values: dict[int, Value], candidates: list[int]) -> bool:
+        """Has a pass changed a variable before the test?"""
+        entered = {r: values.get(r, before.registers[r]) for r in candidates}
+        return any(at_test.registers.get(r) != held for r, held in entered.items())
+
+    def flag_carried(self, going: Value, stays: Value) -> Carried:
+        """The flag that tells whether a loop goes on."""
+        return Carried(self.boolean(True), going, stays, self.trace.value(PyBoolType(), "going"))
+
+    def pass_through(self, start: int, at: int, end: int) -> tuple[Value, int | None]:
+        """Walk from a place in a pass to its end; whether the loop goes on then, and where it is left if it may be."""
+        exit_ = self.function.instructions[at].exit
+        outcome = self.walk(start, frozenset((end, exit_)))
+        if outcome == end:
+            return self.boolean(True), None
+        if not isinstance(outcome, LoopTest):
+            raise Untraceable("a break or return that depends on data")
+        at_test = self.state
+        self.state = at_test.copy()
+        self.nesting += 1
+        with self.trace.collecting() as steps:
+            more, target = self.pass_through(outcome.inside, at, end)
+        self.nesting -= 1
+        if target not in (None, outcome.outside):
+            raise Untraceable("a loop that is left to several places")
+        return self.join_exit(outcome, at_test, steps, more, at), outcome.outside
+
+    def join_exit(self, test: LoopTest, at_test: State, steps: list[Step], more: Value, at: int) -> Value:
+        """The branch of an exit: the rest of the pass, or nothing; gives whether the loop goes on."""
+        merged: dict[tuple[Value, Value], Merged] = {}
+        live = self.flow.live[at] | self.flow.live[test.outside]
+        self.state = self.merged_state(self.state, at_test, live, merged)
+        stays = self.trace.value(PyBoolType(), "stays")
+        flag = Merged(more, self.boolean(False), stays)
+        self.trace.add(Branch(test.condition, Graph(tuple(steps)), Graph(()), (*merged.values(), flag), self.site()))
+        return stays
 
 
 def opened(type_: Type) -> Type:

@@ -55,10 +55,11 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class LoopTest:
-    """The branch at which a while loop is left: go on at `inside` while `condition` holds."""
+    """A branch at which a loop is left: go on at `inside` while `condition` holds, else at `outside`."""
 
     condition: Value
     inside: int
+    outside: int
 
 
 Outcome: TypeAlias = int | Returned | Raised | LoopTest

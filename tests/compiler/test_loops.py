@@ -1,0 +1,185 @@
+"""Loops that are left in the middle, compared with Python."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.compiler.tracing import Compiled, compare
+from tiercel.compiler.graph import Loop, steps
+from tiercel.compiler.trace import Untraceable
+
+
+def random(*shape, seed=0):
+    return np.random.default_rng(seed + sum(shape)).standard_normal(shape, dtype=np.float32)
+
+
+SETS = [(random(5, 6), random(5, 6)), (-abs(random(7, 3)), random(7, 3)), (random(4, 4) * 9, random(9, 4))]
+
+
+def exit_at_the_end(x, y):
+    n = 0
+    while True:
+        x = x * 0.5
+        n += 1
+        if x.max() < 1:
+            break
+    return x, n
+
+
+def exit_in_the_middle(x, y):
+    z = x * 1
+    n = 0
+    while True:
+        z *= 0.5
+        n += 1
+        if z.max() < 1:
+            break
+        z += 0.01
+    return z, n
+
+
+def break_from_a_counted_loop(x, y):
+    n = 0
+    for i in range(y.shape[0]):
+        x = x * 0.5
+        if x.max() < 1:
+            break
+        n = n + i
+    return x + 0, n
+
+
+def two_breaks(x, y):
+    z = x * 1
+    n = 0
+    for _ in range(10):
+        z = z * 0.5
+        if z.max() < 0.5:
+            break
+        n += 1
+        if z.min() > -0.1:
+            break
+        z = z + 0.01
+    return z, n
+
+
+def condition_and_break(x, y):
+    n = 0
+    while np.abs(x).max() > 0.1:
+        x = x * 0.5
+        if x.max() < 0.2:
+            break
+        n += 1
+    return x + 0, n
+
+
+def two_conditions(x, y):
+    i = 0
+    while i < 10 and x.max() > 1:
+        x = x * 0.9
+        i += 1
+    return x + 0, i
+
+
+def first_condition_is_known(x, y):
+    i = 0
+    while i < 3:
+        x = x * 2
+        i += 1
+    return x
+
+
+def nested(x, y):
+    for t in range(y.shape[0]):
+        for _ in range(4):
+            x = x * 0.9
+            if x.max() < 1:
+                break
+            x = x - 0.01
+        x = x + t
+    return x + 0
+
+
+def continued(x, y):
+    for _ in range(10):
+        if x.max() < 0.5:
+            continue
+        x = x * 0.5
+    return x + 0
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        exit_at_the_end, exit_in_the_middle, break_from_a_counted_loop, two_breaks, condition_and_break, two_conditions,
+        first_condition_is_known, nested, continued,
+    ],
+)  # fmt: skip
+def test_like_python(function):
+    compiled = compare(function, *SETS)
+    assert any(isinstance(s, Loop) for s in steps(compiled.region.graph))
+
+
+def with_an_else(x, y):
+    for _ in range(10):
+        x = x * 0.5
+        if x.max() < 0.5:
+            break
+    else:
+        x = x + 1
+    return x + 0
+
+
+def returns_in_the_middle(x, y):
+    while True:
+        x = x * 0.5
+        if x.max() < 1:
+            return x + 1
+
+
+def gathers_until(x, y):
+    out = []
+    for _ in range(y.shape[0]):
+        x = x * 0.5
+        out.append(x)
+        if x.max() < 1:
+            break
+    return np.stack(out)
+
+
+def endless(x, y):
+    while True:
+        x = x * 0.5
+
+
+def breaks_out_of_known_passes(x, y):
+    for _ in range(3):
+        for factor in (2, 3):
+            if x.max() > factor:
+                break
+            x = x * factor
+    return x + 0
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (with_an_else, "with an else"),
+        (returns_in_the_middle, "break or continue in a branch|return inside a loop"),
+        (gathers_until, "list"),
+        (endless, "without an end"),
+        (breaks_out_of_known_passes, "break|left from inside"),
+    ],
+)
+def test_refused(function, reason):
+    with pytest.raises(Untraceable, match=reason):
+        Compiled(function, *SETS[0])
+
+
+def test_a_loop_whose_condition_is_false_at_once_is_not_entered():
+    def f(x):
+        while x.ndim > 2:
+            x = x * 2
+        return x * 1
+
+    assert not any(isinstance(s, Loop) for s in steps(compare(f, (random(2, 3),)).region.graph))

@@ -192,6 +192,18 @@ class Mapped:
             raise BlobError("the code has been released")
         return self._base + self._entries[entry]
 
+    def symbols(self) -> list[tuple[str, int, int]]:
+        """Name, start and size of what is there: each entry up to the next one; "" is what lies before the first."""
+        if self._memory is None:
+            raise BlobError("the code has been released")
+        places = [("", 0), *sorted(self._entries.items(), key=lambda item: item[1])]
+        ends = [offset for _, offset in places[1:]] + [self.size_bytes]
+        return [
+            (name, self._base + start, end - start)
+            for (name, start), end in zip(places, ends, strict=True)
+            if end > start
+        ]
+
     def release(self) -> None:
         """Unmap. No thread may be inside, nor enter again."""
         memory, self._memory = self._memory, None

@@ -145,15 +145,14 @@ ROWS: Final = (
         kinds.integer(0, 5),
         0,
         ("TIERCEL_DEBUG",),
-        "Cumulative: 1 names each stage with its time, 2 prints regions, 3 each pass's output, 4 loops and IR, "
-        "5 machine code.",
+        "Cumulative: 1 names each stage with its time, 2 prints region graphs, 3 loops, 4 LLVM IR, 5 machine code.",
     ),
     Setting(
         "debug_filter",
         kinds.text_value(),
         "",
         ("TIERCEL_DEBUG_FILTER",),
-        "Only functions or passes whose name contains this.",
+        "Only functions whose name contains this are printed or dumped.",
     ),
     Setting(
         "dump_dir",
@@ -161,6 +160,13 @@ ROWS: Final = (
         None,
         ("TIERCEL_DUMP_DIR",),
         "Folder that gets every form a compile goes through.",
+    ),
+    Setting(
+        "perf_map",
+        kinds.BOOLEAN,
+        False,
+        ("TIERCEL_PERF_MAP",),
+        "Name compiled code for Linux perf, in /tmp/perf-PID.map.",
     ),
 )
 
@@ -199,6 +205,7 @@ class Settings(Mapping[str, Any]):
     debug: int
     debug_filter: str
     dump_dir: str | None
+    perf_map: bool
 
     def is_strict(self, kind: str) -> bool:
         """Whether a ledger entry of this kind is an error."""

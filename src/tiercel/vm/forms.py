@@ -21,7 +21,7 @@ from tiercel.loops import IllFormed, to_text
 
 __all__ = ["FORMS", "Forms", "show"]
 
-FORMS: Final = {"graph": 2, "loops": 4, "llvm": 4, "assembly": 5}
+FORMS: Final = {"graph": 2, "loops": 3, "llvm": 4, "assembly": 5}
 """The forms, in order, and the level of the setting `debug` from which each is printed."""
 
 

@@ -1,0 +1,45 @@
+"""Names for compiled code in profilers: the map file that Linux `perf` reads for code made at run time.
+
+In: mapped machine code and what it is. Out: lines `START SIZE name` in `/tmp/perf-PID.map`, hexadecimal, the format of
+`tools/perf/Documentation/jit-interface.txt` in the Linux sources. A file that cannot be written to costs the names, not
+the code: an event says so, once.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from pathlib import Path
+from typing import Final
+
+from tiercel.codegen.blob import Mapped
+from tiercel.hotpath.events import events
+
+__all__ = ["map_file", "name_code"]
+
+_lock: Final = threading.Lock()
+_failed: Final[set[int]] = set()  # processes that could not write
+
+
+def map_file() -> Path:
+    """Where `perf` looks for the names of this process."""
+    folder = Path("/tmp")
+    return (folder if folder.is_dir() else Path(tempfile.gettempdir())) / f"perf-{os.getpid()}.map"
+
+
+def name_code(mapped: Mapped, name: str, filename: str, line: int) -> None:
+    """Name mapped code `tiercel:NAME (FILE:LINE)`: its loops `NAME loops`, the size of its scratch `NAME arena`."""
+    place = f"({Path(filename).name}:{line})"
+    lines = []
+    for entry, start, size in mapped.symbols():
+        part = " arena" if entry.endswith(".arena") else "" if entry else " loops"
+        lines.append(f"{start:x} {size:x} tiercel:{name}{part} {place}\n")
+    with _lock:
+        try:
+            with map_file().open("a", encoding="utf-8") as file:
+                file.writelines(lines)
+        except OSError as error:
+            if os.getpid() not in _failed:
+                _failed.add(os.getpid())
+                events().add("dump", region=name, reason=f"no names for perf: {error}")

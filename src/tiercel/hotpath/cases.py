@@ -24,7 +24,7 @@ __all__ = ["Case", "Hints", "make_cases"]
 
 MAX_BYTES: Final = 256 << 20
 """All inputs of one case together; frozen weights cannot be made smaller."""
-_BLOCK: Final = 1 << 18
+_BLOCK: Final = 1 << 16
 """Random numbers made at most; longer arrays repeat them (generating takes longer than the kernel)."""
 _WIDE_BYTES: Final = 4 << 20
 """Sizes of the large case are lowered until its inputs fit."""
@@ -95,22 +95,30 @@ class _Plan:
 _PLANS: Final = (
     _Plan("odd sizes, end of page", (5, 7, 3, 9, 6), "plain", True),
     _Plan("all sizes one", (1,), "plain", True),
-    _Plan("special values", (17, 9, 13, 5), "special", True),
-    _Plan("around a vector", (16, 33, 31, 64), "wide", False),
     _Plan("empty", (0,), "plain", True),
+    _Plan("special values", (18, 67, 19, 35), "special", True),
+    _Plan("around a vector", (16, 33, 31, 64), "wide", False),
     _Plan("one size empty", (3, 0, 4), "plain", False),
     _Plan("large", (), "plain", True, pooled=True),
 )
 _SPARE: Final = (
+    _Plan("sevens", (7,), "plain", True, spare=True),
     _Plan("round sizes", (8, 4, 16, 12), "plain", True, spare=True),
+    _Plan("equal sizes, special values", (19,), "special", True, spare=True),
     _Plan("round sizes, special values", (4, 8, 12), "special", True, spare=True),
     _Plan("fours", (4,), "plain", False, spare=True),
+    _Plan("equal sizes around a vector", (33,), "wide", False, spare=True),
     _Plan("larger round sizes", (24, 16, 40, 32), "wide", True, spare=True),
     _Plan("eights", (8,), "plain", True, spare=True),
 )
 _LARGE: Final = {1: (70_001,), 2: (203, 331), 3: (41, 67, 53)}
-_LARGE_OF_MANY: Final = (19, 34, 21, 38)
-"""Enough elements for threads to share, by the number of sizes; with loops or many sizes, what NumPy does quickly."""
+_LOOPED: Final = 20
+"""Larger sizes become 17 to 24 where the program loops: NumPy is called for each pass."""
+_BESIDE_WIDE: Final = 9
+"""Larger sizes become 3 to 9 beside fixed ones that are large: those are what vectors and tiles run over."""
+_WIDE: Final = 64
+_LARGE_OF_MANY: Final = (34, 67, 41, 38)
+"""Enough elements for threads to share, by the number of sizes."""
 
 
 def make_cases(
@@ -126,7 +134,7 @@ def make_cases(
         loops: whether the program loops, so that large sizes take the interpreter long.
     """
     symbols = _symbols(interface)
-    large = _LARGE_OF_MANY if loops else _LARGE.get(len(symbols), _LARGE_OF_MANY)
+    large = _LARGE.get(len(symbols), _LARGE_OF_MANY)
     constraints = () if facts is None else facts.constraints
     plans = [*_PLANS]
     plans[1:1] = [
@@ -136,12 +144,18 @@ def make_cases(
         _Plan(f"the {end} of a range", (), "plain", True, seen=-1 - i) for i, end in enumerate(("low end", "high end"))
     ]
     plans += _SPARE
+    wide = any(isinstance(d, int) and d >= _WIDE for spec in interface.inputs for d in spec.dims)
+    fixed: dict[int, Any] = {}
     done: set[tuple[Any, ...]] = set()
     for number, plan in enumerate(plans):
         seed = zlib.crc32(f"{name}/{number}".encode())
         generator = np.random.default_rng(seed)
         if plan.pooled:
             plan = dataclasses.replace(plan, sizes=large)
+        if wide:
+            plan = dataclasses.replace(plan, sizes=tuple(n if n <= _BESIDE_WIDE else 3 + n % 7 for n in plan.sizes))
+        elif loops:
+            plan = dataclasses.replace(plan, sizes=tuple(n if n <= _LOOPED else 17 + n % 8 for n in plan.sizes))
         sizes = _sizes(plan, symbols, constraints, facts, hints, interface, generator)
         if sizes is None:
             continue
@@ -149,8 +163,16 @@ def make_cases(
         if key in done:
             continue
         done.add(key)
-        values = tuple(_value(i, spec, sizes, plan.values, hints, generator) for i, spec in enumerate(interface.inputs))
-        yield Case(plan.name, seed, sizes, values, plan.at_end, plan.pooled, plan.spare)
+        values = []
+        for i, spec in enumerate(interface.inputs):
+            if spec.kind == "array" and all(isinstance(d, int) for d in spec.dims):
+                # weights: the same in all cases, and without specials, which would spread to everything
+                if i not in fixed:
+                    fixed[i] = _value(i, spec, sizes, "plain", hints, generator)
+                values.append(fixed[i])
+            else:
+                values.append(_value(i, spec, sizes, plan.values, hints, generator))
+        yield Case(plan.name, seed, sizes, tuple(values), plan.at_end, plan.pooled, plan.spare)
 
 
 # ---- sizes -----------------------------------------------------------------------------------------------------------
@@ -325,9 +347,10 @@ def _array(
             with np.errstate(all="ignore"):
                 flat = (flat.astype(np.float64) * np.exp2(generator.integers(-6, 7, some))).astype(dtype)
         if how == "special" and some:
-            where = generator.integers(0, some, max(1, some // 7))
+            # at the beginning only: in the first rows, where a program sums along rows
+            many = min(some, max(len(_SPECIAL), some // 8))
             with np.errstate(all="ignore"):
-                flat[where] = np.asarray(generator.choice(_SPECIAL, len(where))).astype(dtype)
+                flat[:many] = generator.permutation(np.resize(_SPECIAL, many)).astype(dtype)
     return np.resize(flat, count).reshape(shape) if count else np.empty(shape, dtype)
 
 

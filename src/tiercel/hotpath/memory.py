@@ -38,7 +38,8 @@ class GuardedMemory:
         memory = mmap.mmap(-1, (pages + 2) * _PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._maps.append(memory)
         whole = np.frombuffer(memory, np.uint8)
-        whole[_PAGE : (pages + 1) * _PAGE] = fill
+        if fill:
+            whole[_PAGE : (pages + 1) * _PAGE] = fill
         base = whole.ctypes.data
         for page in (0, pages + 1):
             if self._libc.mprotect(base + page * _PAGE, _PAGE, _PROT_NONE):

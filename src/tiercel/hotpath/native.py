@@ -18,6 +18,7 @@ from tiercel.compiler.interface import (
     PACK_PADDING,
     Interface,
     NewArray,
+    PackSpec,
     Recipe,
     ScalarOutput,
     SizeValue,
@@ -35,6 +36,8 @@ _CALL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
 _SIZE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 _P, _L = ctypes.c_void_p, ctypes.c_int64
 _PACK = ctypes.CFUNCTYPE(None, _P, _L, _L, _P, _L, _L)
+_MEMCMP = ctypes.CDLL(None).memcmp
+_MEMCMP.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
 _POISON: Final = 0xA5
 _NANS: Final = 0xFF
 FLAGS: Final = {1: "invalid value", 4: "divide by zero", 8: "overflow"}
@@ -95,6 +98,10 @@ class NativeKernel:
         self.runtime = runtime
         self.words = frame_words(function)
         self._call = _CALL(runtime.call)
+        # Inputs of fixed sizes (weights) are the same array in several cases: placed and packed once.
+        self._kept = GuardedMemory()
+        self._placed: dict[tuple[int, int, bool], tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = {}
+        self._packs: dict[tuple[str, int], np.ndarray[Any, Any]] = {}
 
     def __call__(
         self,
@@ -123,8 +130,8 @@ class NativeKernel:
         placed: dict[int, np.ndarray[Any, Any]] = {}
         for number, (spec, value) in enumerate(zip(interface.inputs, values, strict=True)):
             if spec.kind == "array":
-                place = memory.array(value.shape, value.dtype, at_end=at_end, strides=value.strides)
-                place[...] = value
+                fixed = all(isinstance(d, int) for d in spec.dims)
+                place = self._place(memory, number, value, at_end, fixed=fixed)
                 placed[number] = place
                 frame[words[spec.name]] = place.ctypes.data
             elif spec.name in words:
@@ -135,7 +142,8 @@ class NativeKernel:
             else:
                 array = placed[size.input]
                 frame[words[size.name]] = array.strides[size.axis] // array.itemsize
-        keep = [self._packed(memory, pack, placed[pack.input], sizes, frame) for pack in interface.packs]
+        for pack in interface.packs:
+            self._pack(pack, placed[pack.input], sizes, frame)
         recipes = [r for exit_ in interface.results.values() for r in exit_.values()]
         made: dict[str, np.ndarray[Any, Any]] = {}
         for new in (new for recipe in recipes for new in new_arrays(recipe)):
@@ -150,7 +158,6 @@ class NativeKernel:
         frame[ARENA], frame[ARENA_BYTES] = block.ctypes.data, needed
         before()
         status = int(self._call(self.code, frame.ctypes.data))
-        del keep
         written = [
             interface.inputs[number].name for number, place in placed.items() if not _same_bytes(place, values[number])
         ]
@@ -171,16 +178,30 @@ class NativeKernel:
             raise NoSuchResult(f"a result of shape {shape}")
         return memory.array(shape, new.dtype.numpy, at_end=at_end, fill=_POISON)
 
-    def _packed(
-        self, memory: GuardedMemory, pack: Any, array: np.ndarray[Any, Any], sizes: Mapping[str, int], frame: Any
-    ) -> Any:
+    def _place(
+        self, memory: GuardedMemory, number: int, value: np.ndarray[Any, Any], at_end: bool, *, fixed: bool
+    ) -> np.ndarray[Any, Any]:
+        """A copy of an input between forbidden pages."""
+        found = self._placed.get((number, id(value), at_end)) if fixed else None
+        if found is not None:
+            return found[1]
+        place = (self._kept if fixed else memory).array(value.shape, value.dtype, at_end=at_end, strides=value.strides)
+        place[...] = value
+        if fixed:
+            self._placed[number, id(value), at_end] = (value, place)
+        return place
+
+    def _pack(self, pack: PackSpec, array: np.ndarray[Any, Any], sizes: Mapping[str, int], frame: Any) -> None:
+        """Give the frame the packed form of an input."""
         k, n, row, column, offset = (size_of(d, sizes) for d in (pack.k, pack.n, *pack.strides, pack.offset))
-        bytes_ = -(-k * (n + PACK_PADDING) * array.itemsize // 64) * 64
-        panels = memory.block(bytes_, at_end=True)
-        function = _PACK(self.runtime.pack[array.dtype.name])
-        function(array.ctypes.data + offset * array.itemsize, row, column, panels.ctypes.data, n, k)
+        key = (pack.buffer, id(array))
+        panels = self._packs.get(key)
+        if panels is None:
+            bytes_ = -(-k * (n + PACK_PADDING) * array.itemsize // 64) * 64
+            panels = self._packs[key] = self._kept.block(bytes_, at_end=True)
+            function = _PACK(self.runtime.pack[array.dtype.name])
+            function(array.ctypes.data + offset * array.itemsize, row, column, panels.ctypes.data, n, k)
         frame[self.words[pack.buffer]] = panels.ctypes.data
-        return panels
 
     def _collect(
         self, recipe: Recipe, made: Mapping[str, Any], frame: Any, sizes: Mapping[str, int], leaves: list[Any]
@@ -207,4 +228,6 @@ def _bits(dtype: np.dtype[Any], value: Any) -> int:
 
 
 def _same_bytes(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
-    return a.tobytes() == np.ascontiguousarray(b).tobytes()
+    if a.flags.c_contiguous and b.flags.c_contiguous:
+        return bool(_MEMCMP(a.ctypes.data, b.ctypes.data, a.nbytes) == 0)
+    return a.tobytes() == b.tobytes()

@@ -65,12 +65,12 @@ class Budget:
     """What one run may take.
 
     Args:
-        seconds: of time.
+        seconds: of computing time of this thread (on a loaded machine much more may pass).
         trips: of passes through loops.
     """
 
     def __init__(self, seconds: float, trips: int = MAX_TRIPS) -> None:
-        self.deadline = time.perf_counter() + seconds
+        self.deadline = time.thread_time() + seconds
         self.trips = trips
 
     def pass_(self) -> None:
@@ -82,7 +82,7 @@ class Budget:
         self.trips -= 1
         if self.trips < 0:
             raise OverBudget("too many passes of a loop")
-        if time.perf_counter() > self.deadline:
+        if time.thread_time() > self.deadline:
             raise OverBudget("too much time")
 
 
@@ -214,6 +214,7 @@ class _Plan:
     simple: bool  # operands are the inputs one by one
 
 
+_PRODUCTS: Final = ("matmul", "linear")
 _last: list[Any] = [None, {}]
 
 
@@ -243,6 +244,7 @@ class _Run:
         self.fill = conditions.fill
         self.plans = plans
         self.values: dict[Value, Any] = {}
+        self.known_norms: dict[tuple[int, int], tuple[Any, Any]] = {}
 
     def plan(self, node: Node) -> _Plan:
         """How to run a node."""
@@ -369,7 +371,8 @@ class _Run:
         else:
             attributes = {name: self.static(x) for name, x in node.attributes.items()}
         operands = [self.value(v) for v in node.inputs] if plan.simple else self.operands(row, node, attributes)
-        if self.noise is not None and row.exactness.kind == "reordered":
+        product = row.name in _PRODUCTS
+        if self.noise is not None and row.exactness.kind == "reordered" and not product:
             operands = [self.shaken(row, x, operands) for x in operands]
         try:
             result = row.evaluate(*operands, **attributes)
@@ -418,6 +421,8 @@ class _Run:
         """A result of an inexact operator."""
         assert self.noise is not None
         exactness = row.exactness
+        if row.name in _PRODUCTS:
+            return self.noise.moved(x, 1.0, self.product_scale(row, x, operands))
         if exactness.kind == "reordered":
             return self.noise.moved(x, 2.0)
         scale = None
@@ -429,6 +434,32 @@ class _Run:
             for part in parts:
                 scale = np.maximum(scale, part)
         return self.noise.moved(x, exactness.ulp or 1.0, scale)
+
+    def product_scale(self, row: Operator, x: Any, operands: Sequence[Any]) -> Any:
+        """How far another order of summation may move a product: sums of k terms are bounded by the norms of the rows
+        and columns (Cauchy and Schwarz), and the errors of rounding add up like a random walk.
+
+        Why not move the operands, as for other sums: weights are large, and the same at every step of a loop.
+        """
+        a, b = operands[:2]
+        length = max(1, a.shape[-1])
+        rows = self.norms(a, -1)
+        columns = self.norms(b, -1 if row.name == "linear" or b.ndim == 1 else -2)
+        if b.ndim > 1:
+            rows = rows[..., None] if a.ndim > 1 else rows
+            columns = columns[..., None, :] if a.ndim > 1 and row.name != "linear" else columns
+        scale = np.abs(np.asarray(x, np.float64)) + (length**-0.5 + 0.25) * rows * columns
+        return np.broadcast_to(scale, np.shape(x))
+
+    def norms(self, x: np.ndarray[Any, Any], axis: int) -> Any:
+        """Norms along an axis, kept for the next step: operands of products are mostly weights."""
+        key = (id(x), axis)
+        found = self.known_norms.get(key)
+        if found is None or found[0] is not x:
+            wide = x.astype(np.result_type(x.dtype, np.float32)) if x.dtype.kind != "V" else x.astype(np.float32)
+            found = (x, np.sqrt(np.sum(np.abs(wide) ** 2, axis=axis)))
+            self.known_norms[key] = found
+        return found[1]
 
     def typed(self, value: Value, found: Any) -> Any:
         """A result as the type of its value; a difference in dtype or shape is a bug that must not pass."""

@@ -339,3 +339,19 @@ def test_views_of_arguments_are_read_by_their_own_sizes():
         compare(lambda x: x.reshape(3, 4).sum(axis=1), (x,))
         compare(lambda x: x.T.sum(axis=0), (x,))
     compare(lambda x: (x.T * 2).sum(axis=1), (np.asfortranarray(base),))
+
+
+def rank_zero(x):
+    total = np.zeros((), np.float32)
+    for t in range(x.shape[0]):
+        total += x[t].sum()
+    return total, np.full((), x.max()), x[..., 0, 0] * 1, x.sum(keepdims=True).reshape(()) * 2, x[:1, 0].reshape(())
+
+
+def test_arrays_of_rank_zero_are_arrays():
+    x = random(4, 3)
+    compiled = compare(lambda x: rank_zero(x)[:4], (x,), (random(1, 2),))
+    for got, want in zip(compiled(x), rank_zero(x), strict=False):
+        assert isinstance(got, np.ndarray) == isinstance(want, np.ndarray)
+    with pytest.raises(Untraceable, match="view of an argument"):
+        Compiled(lambda x: rank_zero(x)[4], x)

@@ -132,6 +132,4 @@ def _value_result(frame: Frame, x: Value, seen: set[Value]) -> Result:
         seen |= owners
         if not type_.layout.is_c:
             raise Untraceable("it returns an array whose axes are not in C order")
-        if type_.rank == 0:
-            raise Untraceable("it returns an array of rank 0")
     return Result("value", value=x)

@@ -19,6 +19,7 @@ from tiercel.compiler.trace.core import same_key
 from tiercel.compiler.trace.objects import is_abstract
 from tiercel.compiler.trace.state import SAFE_INT
 from tiercel.compiler.trace.writes import Writes
+from tiercel.dtypes import DType
 from tiercel.operators import Bound, Operator
 from tiercel.operators.layout import Layout
 from tiercel.operators.types import (
@@ -82,15 +83,17 @@ class Operators(Writes):
             raise Untraceable(f"{row.name} writes into an array")
         type_ = row.infer(typed, self.trace.facts, self.trace.data_symbol)  # checks that the result may be cast
         natural = row.infer(replace(typed, spelling=plain), self.trace.facts, self.trace.data_symbol)
-        if not isinstance(natural, ArrayType) or type_ != target.type or natural.shape != target.type.shape:
+        fits = isinstance(natural, ArrayType | NpScalarType) and getattr(natural, "shape", ()) == target.type.shape
+        dtype = getattr(natural, "dtype", None)
+        if not fits or type_ != target.type or not isinstance(dtype, DType):
             raise Untraceable(f"{row.name} in place of operands that may not fit into the array")
         stored = self.pending_view(target)
         if not stored:
             self.require_own(target)
-        if natural.dtype is target.type.dtype:
+        if dtype is target.type.dtype:
             made = self.node(row.name, inputs, attributes, target.type)
         else:
-            wide = self.node(row.name, inputs, attributes, replace(target.type, dtype=natural.dtype))
+            wide = self.node(row.name, inputs, attributes, replace(target.type, dtype=dtype))
             made = self.node("astype", (wide,), {"dtype": target.type.dtype}, target.type)
         if not stored:
             self.overwrite(target, made)

@@ -87,6 +87,14 @@ def _predicate(op: str, for_integers: bool) -> Builder:
     return build
 
 
+def _signbit(xs: Sequence[Expr], dtype: DType, _: Mapping[str, Any]) -> Expr:
+    del dtype
+    if xs[0].dtype.kind == "f":
+        return Unary("signbit", xs[0])
+    # integers are converted to floats first: there is no negative zero among them
+    return Compare("lt", xs[0], Const(0, xs[0].dtype)) if xs[0].dtype.kind == "i" else Const(False, BOOL)
+
+
 def _add(xs: Sequence[Expr], dtype: DType, _: Mapping[str, Any]) -> Expr:
     op = "or" if dtype is BOOL else "add"
     return Binary(op, cast(xs[0], dtype), cast(xs[1], dtype))
@@ -288,7 +296,7 @@ EXPRESSIONS: Mapping[str, Builder] = {
     "fabs": _unary("abs"),
     "sign": _unary("sign"),
     "copysign": _binary("copysign"),
-    "signbit": lambda xs, _, __: Unary("signbit", xs[0]),
+    "signbit": _signbit,
     "square": _square,
     "reciprocal": _reciprocal,
     "maximum": _binary("max"),

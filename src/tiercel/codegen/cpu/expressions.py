@@ -10,6 +10,7 @@ In: a node, and an environment that says which SSA value each name has. Out: a `
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -94,6 +95,16 @@ _UNSIGNED_COMPARE = {"eq": "eq", "ne": "ne", "lt": "ult", "le": "ule", "gt": "ug
 _FLOAT_BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _INTEGER_BINARY = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor", "shl": "shl"}
 _INTRINSIC_UNARY = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "rint": "rint", "trunc": "trunc", "abs": "fabs"}
+
+# Between these, both excluded, a float can be converted: (bytes of the integer, bytes of the float) -> range. The lower
+# ones are the next float below the least integer, or -2**31 - 1.
+_SIGNED_RANGE = {
+    (4, 4): (-(2.0**31) - 2.0**8, 2.0**31),
+    (4, 8): (-(2.0**31) - 1.0, 2.0**31),
+    (8, 4): (-(2.0**63) - 2.0**40, 2.0**63),
+    (8, 8): (-(2.0**63) - 2.0**11, 2.0**63),
+}
+_UINT64_RANGE = (-1.0, 2.0**64)
 
 
 class Expressions:
@@ -463,16 +474,28 @@ class Expressions:
         return self.cast(self.cast(x, as_dtype("float64")), dtype)
 
     def _float_to_integer(self, x: Value, dtype: DType) -> Value:
-        """Truncation. What is out of range is unspecified in NumPy; here it saturates and never traps."""
+        """Truncation, through int32 or int64 as in NumPy. Beyond those it never traps and raises the flag `invalid`.
+
+        The result is then unspecified in NumPy too, but NumPy says so.
+        """
         wide = as_dtype("int64") if dtype.itemsize > 4 or dtype.name == "uint32" else INT32
         name = "fptosi" if dtype.name != "uint64" else "fptoui"
         source = {"float": "f32", "double": "f64"}[REGISTER_TYPE[x.dtype.name]]
+        x = self._spoiled(x, *(_UINT64_RANGE if name == "fptoui" else _SIGNED_RANGE[wide.itemsize, x.dtype.itemsize]))
         lanes = "" if x.lanes == 1 else f"v{x.lanes}"
         full = f"llvm.{name}.sat.{lanes}{REGISTER_TYPE[wide.name]}.{lanes}{source}"
         result = Value("", wide, x.lanes).type
         self.declare(f"declare {result} @{full}({x.type})")
         integer = self.instruction("int", f"call {result} @{full}({x})", wide, x.lanes, x)
         return self.cast(integer, dtype)
+
+    def _spoiled(self, x: Value, low: float, high: float) -> Value:
+        """x where low < x < high, elsewhere NaN and the flag `invalid`: a saturating conversion does not raise it."""
+        floor, ceiling = self.constant(low, x.dtype, x.lanes), self.constant(high, x.dtype, x.lanes)
+        inside = self.binary("and", self.compare("gt", x, floor), self.compare("lt", x, ceiling))
+        zero, infinity = self.constant(0.0, x.dtype, x.lanes), self.constant(math.inf, x.dtype, x.lanes)
+        stray = self.instruction("stray", f"select {inside}, {zero}, {infinity}", x.dtype, x.lanes, inside)
+        return self.binary("add", x, self.binary("sub", stray, stray))
 
     def _to_bfloat16(self, x: Value) -> Value:
         """Round to nearest even on the bits; NaN stays NaN (quiet)."""

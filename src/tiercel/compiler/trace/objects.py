@@ -52,7 +52,10 @@ def tensor_type(value: Any, name: str, trace: Trace) -> Type | None:
     else:
         shape = tuple(trace.symbol(f"{name}_{axis}", size) for axis, size in enumerate(array.shape))
     wrapper = "ndarray" if type(value) is np.ndarray else "Tensor"
-    return ArrayType(as_dtype(array.dtype), shape, Layout.of(array), "cpu", wrapper)
+    # The entry tells C order from any other, no more: of another nothing may be assumed.
+    contiguous = array.flags.c_contiguous
+    layout = Layout.c(array.ndim) if contiguous else Layout((0,), 0) if array.ndim == 1 else Layout.unknown()
+    return ArrayType(as_dtype(array.dtype), shape, layout, "cpu", wrapper)
 
 
 def is_named_tuple(cls: Any) -> bool:

@@ -7,12 +7,14 @@ passes.
 
 from __future__ import annotations
 
+import builtins
 import types
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from tiercel.bytecode.instructions import SCALAR_FUNCTIONS
 from tiercel.compiler.abstract import Abstract, Iterable, Known, ListRef, Mapping, Range, Tuple, Untraceable, static
 from tiercel.compiler.environment import is_plain
 from tiercel.compiler.graph import Value
@@ -21,6 +23,9 @@ from tiercel.compiler.trace.views import Views
 from tiercel.dtypes import DType
 from tiercel.operators.types import ArrayType, PyBoolType, PyFloatType, PyIntType, is_python_scalar
 from tiercel.shapes import Dim, DimLike, ceil_div, dim_max, dim_min
+
+_LOOKED_UP = frozenset(SCALAR_FUNCTIONS) & frozenset(vars(builtins)) - {"format"}
+"""Functions that the program finds by name; `format` stands for a part of an f-string."""
 
 
 def counter(index: Value) -> DimLike:
@@ -136,7 +141,12 @@ class Scalars(Views):
         raise Untraceable("a loop over something that is no range, array, tuple or list")
 
     def scalar(self, name: str, args: list[Abstract]) -> Abstract:
-        """A builtin of Python."""
+        """A builtin of Python, while the module does not hide its name."""
+        if name in _LOOKED_UP:
+            found, source = self.environment.read_global(name)
+            if found is not getattr(builtins, name):
+                raise Untraceable(f"{name} is not Python's own here")
+            self.environment.require(source, "identity", found)
         first = args[0] if args else Known(None)
         match name:
             case "len":

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Final
@@ -102,14 +102,14 @@ def capture(function: FunctionType, *, options: CaptureOptions | None = None, so
 
 
 def _lower(function: FunctionType, source: Source, options: CaptureOptions) -> Capture:
-    node, code = source.node, source.code
+    code = source.code
     resolver = Resolver(function, source.private_class)
     variables = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
     consumers = [n for n in CONSUMERS if n not in variables and resolver.names_builtin(n)]
-    nodes = list(ast.walk(node))
+    nodes = source.nodes
     consumed = find_consumed(nodes, consumers)
     shared = find_shared(nodes)
-    scopes = analyse(source, nodes, in_place=lambda g: id(g) in consumed, shares=lambda s: id(s) in shared)
+    scopes = analyse(source, in_place=lambda g: id(g) in consumed, shares=lambda s: id(s) in shared)
     outliner = Outliner(source)
     lists = _always_lists(nodes, scopes, source)
     unbound: frozenset[Variable] = frozenset()
@@ -247,7 +247,7 @@ def _lower_body(lo: Lowering, source: Source, options: CaptureOptions) -> None:
     lo.emit_always(last, "Return", lo.none)
 
 
-def _always_lists(nodes: list[ast.AST], scopes: FunctionScope, source: Source) -> set[Variable]:
+def _always_lists(nodes: Sequence[ast.AST], scopes: FunctionScope, source: Source) -> set[Variable]:
     """Variables whose every binding is a list display or comprehension: `append` on them is a list's."""
     stores: dict[str, int] = {}
     lists: dict[str, int] = {}

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Final, Literal, TypeAlias
 
 from tiercel.errors import CaptureError
 from tiercel.frontend.python.source import FunctionNode, Source
+from tiercel.frontend.python.tree import all_nodes, children
 
 __all__ = [
     "Comprehension",
@@ -130,7 +131,6 @@ def mangle(name: str, private_class: str | None) -> str:
 
 def analyse(
     source: Source,
-    nodes: Sequence[ast.AST],
     *,
     in_place: Callable[[ast.GeneratorExp], bool],
     shares: Callable[[ast.stmt], bool],
@@ -139,7 +139,6 @@ def analyse(
 
     Args:
         source: of the function.
-        nodes: all nodes of the function.
         in_place: whether a generator expression is lowered in place.
         shares: whether a statement is outlined as a whole and so shares all variables it names.
 
@@ -148,7 +147,7 @@ def analyse(
     """
     root = Scope(None)
     found = FunctionScope(root)
-    has_walrus = any(isinstance(node, ast.NamedExpr) for node in nodes)
+    has_walrus = any(isinstance(node, ast.NamedExpr) for node in source.nodes)
     _Analysis(source, found, in_place, shares, has_walrus).run()
     return found
 
@@ -226,7 +225,7 @@ class _Analysis:
         elif isinstance(node, _COMPREHENSIONS):
             self._comprehension(node, scope, code)
         else:
-            for child in ast.iter_child_nodes(node):
+            for child in children(node):
                 self._visit(child, scope, code)
 
     def _comprehension(self, node: Comprehension, scope: Scope, code: CodeType) -> None:
@@ -351,7 +350,7 @@ def walk_own(node: ast.AST, *, comprehensions: bool) -> Iterator[ast.AST]:
         elif isinstance(node, _COMPREHENSIONS) and not comprehensions:
             todo.append(node.generators[0].iter)
         else:
-            todo += ast.iter_child_nodes(node)
+            todo += children(node)
 
 
 def names_bound(node: ast.AST) -> Iterator[str]:
@@ -378,6 +377,6 @@ def _bound_by(node: ast.AST) -> list[str]:
 def names_used(node: ast.AST) -> Iterator[str]:
     """Yield every name that occurs anywhere in a statement, names it binds first."""
     yield from names_bound(node)
-    for part in ast.walk(node):
+    for part in all_nodes(node):
         if isinstance(part, ast.Name):
             yield part.id

@@ -29,6 +29,7 @@ from types import CodeType
 from typing import Any, Final, TypeAlias
 
 from tiercel.errors import CaptureError
+from tiercel.frontend.python.tree import all_nodes
 
 __all__ = ["FunctionNode", "Source", "compile_node", "find_source", "nested_source", "same_code"]
 
@@ -55,12 +56,14 @@ class Source:
         code: the code object that belongs to it.
         private_class: the innermost class around it, whose name mangles `__names`; None outside classes.
         text: the source lines from `code.co_firstlineno` on.
+        nodes: all nodes of the tree.
     """
 
     node: FunctionNode
     code: CodeType
     private_class: str | None
     text: str
+    nodes: Sequence[ast.AST]
 
     @property
     def filename(self) -> str:
@@ -109,9 +112,10 @@ def find_source(code: CodeType, module_globals: dict[str, Any] | None = None) ->
         raise mismatch
     if isinstance(node, ast.AsyncFunctionDef):
         raise CaptureError("it is a coroutine function", filename=filename, line=first)
-    if not same_code(code, compile_node(node, code, private_class)):
+    nodes = all_nodes(node)
+    if not same_code(code, compile_node(node, code, private_class, nodes)):
         raise mismatch
-    return Source(node, code, private_class, "".join(lines[first - 1 : last]))
+    return Source(node, code, private_class, "".join(lines[first - 1 : last]), nodes)
 
 
 def nested_source(outer: Source, node: FunctionNode, code: CodeType) -> Source:
@@ -119,7 +123,7 @@ def nested_source(outer: Source, node: FunctionNode, code: CodeType) -> Source:
     lines = outer.text.splitlines(keepends=True)
     skip = code.co_firstlineno - outer.code.co_firstlineno
     last = (node.end_lineno or node.lineno) - outer.code.co_firstlineno + 1
-    return Source(node, code, outer.private_class, "".join(lines[skip:last]))
+    return Source(node, code, outer.private_class, "".join(lines[skip:last]), all_nodes(node))
 
 
 # ---- cutting a def out of its file -----------------------------------------------------------------------------------
@@ -206,14 +210,16 @@ def _find_lambda(code: CodeType, lines: Sequence[str], private_class: str | None
         candidates = _parse_file("".join(lines)).get(code.co_firstlineno, [])
     except (SyntaxError, ValueError):
         raise CaptureError("the file of its source has a syntax error", filename=filename, line=first) from None
-    matching = [n for n in candidates if same_code(code, compile_node(n, code, private_class))]
+    matching = [n for n in candidates if same_code(code, compile_node(n, code, private_class, all_nodes(n)))]
     if not matching:
         raise CaptureError(
             "its source does not match its code (edited since it was imported?)", filename=filename, line=first
         )
     # Several match only where columns are not recorded (-X no_debug_ranges) and the bodies are alike.
     node = matching[0]
-    return Source(node, code, private_class, "".join(lines[first - 1 : node.end_lineno or node.lineno]))
+    return Source(
+        node, code, private_class, "".join(lines[first - 1 : node.end_lineno or node.lineno]), all_nodes(node)
+    )
 
 
 # ---- warnings that the user saw when the file was compiled -----------------------------------------------------------
@@ -265,13 +271,13 @@ def _private_class(code: CodeType) -> str | None:
     return parts[index] if index >= 0 else None
 
 
-def compile_node(node: FunctionNode | ast.AsyncFunctionDef, code: CodeType, private_class: str | None) -> CodeType:
+def compile_node(node: FunctionNode, code: CodeType, private_class: str | None, nodes: Sequence[ast.AST]) -> CodeType:
     """Compile a function's node in surroundings like its own and return its code object.
 
     Args:
         node: of a function; not changed.
         code: says which names are free, which future flags hold, and the file's name.
-        private_class: as in `Source`.
+        private_class, nodes: as in `Source`.
     """
     inner: ast.stmt
     arguments = _bare_arguments(node.args)
@@ -292,16 +298,18 @@ def compile_node(node: FunctionNode | ast.AsyncFunctionDef, code: CodeType, priv
             kind["type_params"] = []
         inner = ast.copy_location(ast.ClassDef(body=[inner], **kind), node)
         free = [name for name in free if name != "__class__"]
-    return _code_within(compile_within(inner, free, code, imported=_imported_names(node, code)), node, code)
+    return _code_within(
+        compile_within(inner, free, code, imported=_imported_names(nodes, code), nodes=nodes), node, code
+    )
 
 
-def _imported_names(node: ast.AST, code: CodeType) -> list[str]:
+def _imported_names(nodes: Sequence[ast.AST], code: CodeType) -> list[str]:
     # CPython compiles `np.exp(x)` differently where the module imports `np`. The code object tells which it was.
     plain = set(_plain_attribute_loads(code))
     return sorted(
         {
             func.value.id
-            for call in ast.walk(node)
+            for call in nodes
             if isinstance(call, ast.Call)
             and isinstance(func := call.func, ast.Attribute)
             and isinstance(func.value, ast.Name)
@@ -323,7 +331,12 @@ def _plain_attribute_loads(code: CodeType) -> Iterator[tuple[int | None, int | N
 
 
 def compile_within(
-    statement: ast.stmt, free: Sequence[str], like: CodeType, *, imported: Sequence[str] = ()
+    statement: ast.stmt,
+    free: Sequence[str],
+    like: CodeType,
+    *,
+    imported: Sequence[str] = (),
+    nodes: Sequence[ast.AST] | None = None,
 ) -> CodeType:
     """Compile a statement inside a function that has the variables `free`, and return that function's code.
 
@@ -332,6 +345,7 @@ def compile_within(
         free: names that nested code may capture.
         like: gives filename and future flags.
         imported: names that the module imports.
+        nodes: all nodes of the statement, if known.
     """
     args = ast.arguments(
         posonlyargs=[],
@@ -358,7 +372,7 @@ def compile_within(
         top.insert(0, ast.copy_location(ast.Import([ast.alias(name=n, asname=None) for n in imported]), statement))
         ast.fix_missing_locations(top[0])
     module = ast.Module(body=top, type_ignores=[])
-    with _unwarned(any(map(_compiler_may_warn, ast.walk(statement)))):
+    with _unwarned(any(map(_compiler_may_warn, all_nodes(statement) if nodes is None else nodes))):
         code = compile(module, like.co_filename, "exec", flags=like.co_flags & _FUTURE_FLAGS, dont_inherit=True)
     return next(c for c in code.co_consts if isinstance(c, CodeType))
 

@@ -165,6 +165,14 @@ class SignatureState:
     interpreted: dict[int, deque[int]] = field(default_factory=dict)
     misses: int = 0
 
+    @property
+    def typical_ns(self) -> int:
+        """What an interpreted call takes: the median of the last ones, which a stall does not move."""
+        kept = [t for times in list(self.interpreted.values()) for t in list(times)]
+        if kept:
+            return int(statistics.median(kept))
+        return self.total_ns // self.calls if self.calls else 0
+
     def note(self, work: int, elapsed: int) -> None:
         """Account an interpreted call."""
         self.calls += 1

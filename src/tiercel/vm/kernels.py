@@ -28,6 +28,7 @@ class KernelReport:
         reason, line: why it is not compiled, and the line that is the reason.
         calls, time_ns: through compiled code.
         interpreted_calls, interpreted_time_ns: with this Signature, through the interpreter.
+        interpreted_each_ns: what one of these takes: the median of the last.
         misses: calls that compiled code did not take.
         stages_ms: milliseconds of compiling, by stage.
         from_cache: whether it was compiled before, by another process.
@@ -45,6 +46,7 @@ class KernelReport:
     time_ns: int
     interpreted_calls: int
     interpreted_time_ns: int
+    interpreted_each_ns: int
     misses: int
     stages_ms: dict[str, float]
     from_cache: bool
@@ -74,7 +76,7 @@ def _kernel(tiers: Tiers, state: SignatureState, variant: Variant | None, *, las
     if variant is None:
         reason = tiers.wants_compile(tiers.settings(), state) or "hot: compiled at its next call"
         return KernelReport(
-            signature, "waiting", "", reason, None, 0, 0, calls, spent, 0, {}, False, {}, 0
+            signature, "waiting", "", reason, None, 0, 0, calls, spent, state.typical_ns, 0, {}, False, {}, 0
         )  # fmt: skip
     entry, built = variant.entry, variant.built
     compiled_calls = entry.calls if entry is not None else 0
@@ -90,7 +92,7 @@ def _kernel(tiers: Tiers, state: SignatureState, variant: Variant | None, *, las
     )
     saved = 0
     if compiled_calls and state.calls:
-        saved = compiled_calls * state.total_ns // state.calls - compiled_ns
+        saved = compiled_calls * state.typical_ns - compiled_ns
     return KernelReport(
         signature=signature,
         state=condition,
@@ -101,6 +103,7 @@ def _kernel(tiers: Tiers, state: SignatureState, variant: Variant | None, *, las
         time_ns=compiled_ns,
         interpreted_calls=calls,
         interpreted_time_ns=spent,
+        interpreted_each_ns=state.typical_ns,
         misses=entry.misses if entry is not None else 0,
         stages_ms={stage: round(ms, 3) for stage, ms in variant.stages_ms.items()},
         from_cache=built is not None and built.from_cache,

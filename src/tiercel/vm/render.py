@@ -8,8 +8,10 @@ from __future__ import annotations
 import html
 import os
 import textwrap
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from tiercel.hotpath import policy
 
 if TYPE_CHECKING:
     from tiercel.vm.report import FunctionReport, Report
@@ -147,7 +149,7 @@ def _compiled(f: FunctionReport) -> list[str]:
         if k.calls:
             mean = f"{_many(k.calls, 'call')}, {format_time(k.time_ns / k.calls)} each"
             if k.interpreted_calls:
-                mean += f"; interpreted {format_time(k.interpreted_time_ns / k.interpreted_calls)} each"
+                mean += f"; interpreted {format_time(k.interpreted_each_ns)} each"
             missed = f"; {_many(k.misses, 'call')} it did not take" if k.misses else ""
             out.append(f"      {mean}{missed}")
         if k.slow_entry:
@@ -157,16 +159,20 @@ def _compiled(f: FunctionReport) -> list[str]:
             total = format_time(1e6 * sum(k.stages_ms.values()))
             kept = "; code was in the cache" if k.from_cache else ""
             out += _wrapped("      ", f"made in {total} (ms: {stages}){kept}")
-        if k.saved_ns > 0:
-            out.append(f"      saved about {format_time(k.saved_ns)} so far")
+        if k.calls and k.interpreted_each_ns:
+            made_ms, each_ms = sum(k.stages_ms.values()), k.time_ns / k.calls / 1e6
+            paid = policy.pay_back(k.interpreted_each_ns / 1e6, each_ms, made_ms, k.calls)
+            out += _wrapped("      ", paid.text)
         if k.certificate:
-            facts = ", ".join(f"{name} {value}" for name, value in k.certificate.items() if _is_plain(value))
-            out += _wrapped("      ", f"checked: {facts}")
+            out += _wrapped("      ", _checked(k.certificate))
     return out
 
 
-def _is_plain(value: object) -> bool:
-    return isinstance(value, bool | int | float | str)
+def _checked(certificate: Mapping[str, Any]) -> str:
+    """What validation found; see `hotpath.validate.Certificate`."""
+    apart = "equal to the bit" if certificate["exact"] else f"largest relative error {certificate['max_error']:.1e}"
+    trials = _many(len(certificate["trials"]), "trial")
+    return f"checked against NumPy before use: {trials}, {certificate['elements']} elements, {apart}"
 
 
 def _arguments(f: FunctionReport) -> list[str]:

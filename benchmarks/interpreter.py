@@ -1,7 +1,7 @@
 """What interpreting costs: jitted functions at level O0 beside the undecorated ones.
 
-Each pair is called alternately, so both see the same clock and the same neighbours; printed are medians, their ratio, and
-the overhead per instruction where that is the question. Run: `python benchmarks/interpreter.py [--rounds N]`.
+Each pair is called alternately, so both see the same clock and the same neighbours; printed are medians, their ratio,
+and the overhead per instruction where that is the question. Run: `python benchmarks/interpreter.py [--rounds N]`.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import gc
 import signal
 import sys
 import threading
+import time
 import traceback
 import weakref
 
@@ -83,49 +84,24 @@ def test_recursion_error_shows_the_user_s_frames():
     assert names == {"endless"}
 
 
-def spin(n):
+def spin(n, started):
     i = 0
     try:
         while i < n:
             i += 1
+            if i == 1:
+                started.set()
     except KeyboardInterrupt:
         return "interrupted"
     return "done"
 
 
-def cpython_catches_interrupts():
-    """Whether `spin` itself does: in 3.13.0 a loop's backward jump is not covered by the `try` around it."""
-    try:
-        return spin(10**9) == "interrupted"
-    except KeyboardInterrupt:
-        return False
-
-
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")
-def test_interruption_reaches_the_handler():
-    def interrupt(number, frame):
-        raise KeyboardInterrupt
-
-    function = interpreted(spin)
-    function(1)
-    before = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.01)
-        if not cpython_catches_interrupts():
-            pytest.skip("this CPython loses interrupts in loops itself")
-        for i in range(10):
-            # Long enough to be inside the loop when it strikes, at ten places of it.
-            signal.setitimer(signal.ITIMER_REAL, 0.02 + i * 0.000013)
-            assert function(10**9) == "interrupted"
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def busy_calls(n):
+def busy_calls(n, started):
     i = 0
     while i < n:
         i = one_more(i)
+        if i == 1:
+            started.set()
     return i
 
 
@@ -133,28 +109,59 @@ def one_more(i):
     return i + 1
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")
-def test_interruption_between_frames_leaves_whole_tracebacks():
+def interrupted(function, delay):
+    """Call a function and interrupt it once it is inside its loop: the result, or the KeyboardInterrupt it let out."""
+    started = threading.Event()
+    main = threading.main_thread().ident
+
+    def interrupt():
+        started.wait()
+        time.sleep(delay)
+        signal.pthread_kill(main, signal.SIGUSR1)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        return function(10**12, started)
+    except KeyboardInterrupt as error:
+        return error
+    finally:
+        thread.join()
+
+
+@pytest.fixture
+def interrupts():
+    """SIGUSR1 interrupts as Ctrl-C does, if this CPython gets it right: in 3.13.0 loops are not covered by `try`."""
+    if not hasattr(signal, "pthread_kill"):
+        pytest.skip("needs signals to threads")
+
     def interrupt(number, frame):
         raise KeyboardInterrupt
 
-    function = interpreted(busy_calls)
-    function(1)
-    before = signal.signal(signal.SIGALRM, interrupt)
+    before = signal.signal(signal.SIGUSR1, interrupt)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.01)
-        if not cpython_catches_interrupts():
+        if interrupted(spin, 0.001) != "interrupted":
             pytest.skip("this CPython loses interrupts in loops itself")
-        for i in range(20):
-            signal.setitimer(signal.ITIMER_REAL, 0.02 + i * 0.000013)
-            with pytest.raises(KeyboardInterrupt) as caught:
-                function(10**9)
-            names = [e.name for e in traceback.extract_tb(caught.value.__traceback__) if "test_frames" in e.filename]
-            names = [n for n in names if not n.startswith(("test_", "interrupt"))]
-            assert names in (["busy_calls"], ["busy_calls", "one_more"])
+        yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_interruption_reaches_the_handler():
+    function = interpreted(spin)
+    for i in range(10):
+        assert interrupted(function, i * 0.00013) == "interrupted"
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_interruption_between_frames_leaves_whole_tracebacks():
+    function = interpreted(busy_calls)
+    for i in range(20):
+        error = interrupted(function, i * 0.00013)
+        names = [e.name for e in traceback.extract_tb(error.__traceback__) if "test_frames" in e.filename]
+        names = [n for n in names if n not in ("interrupted", "interrupt", "set")]
+        assert names in (["busy_calls"], ["busy_calls", "one_more"])
 
 
 def test_threads_share_a_decoding():
@@ -220,11 +227,18 @@ def test_hooks_see_entries_regions_and_callees():
         on_region=lambda decoded, loop, frame: seen.append(("region", decoded.function.name, loop, frame[0])),
         on_entry=lambda decoded, frame: seen.append(("entry", decoded.function.name, frame[0])),
     )
-    decoded = decoded_of(busy_calls)
+
+    def counting(n):
+        i = 0
+        while i < n:
+            i = one_more(i)
+        return i
+
+    decoded = decoded_of(counting)
     assert run(decoded, (2,), hooks=hooks) == 2
     assert seen == [
-        ("entry", "busy_calls", 2),
-        ("region", "busy_calls", 0, 2),
+        ("entry", "counting", 2),
+        ("region", "counting", 0, 2),
         ("callee", "one_more"),
         ("entry", "one_more", 0),
         ("callee", "one_more"),

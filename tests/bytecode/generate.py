@@ -357,6 +357,8 @@ class Generator:
         if args and unknown and r.random() < 0.3:
             args[0] = r.choice(unknown)
             token = make_token(r)
+            # A register of its own: one that a loop carries must have one token throughout.
+            dst = None
         spelling = r.randrange(len(operators.get(operator).spellings))
         return self.f.CallOp(dst, operator, spelling, args, keywords, via, token)
 

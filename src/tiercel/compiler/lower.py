@@ -22,6 +22,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from tiercel.compiler.dims import dim_expression, divisors
 from tiercel.compiler.elementwise import COMPARISONS, EXPRESSIONS, NotLowered, cast
 from tiercel.compiler.expand import COUNTED, expand_composites
@@ -279,10 +281,23 @@ class Lowerer:
             pass
         elif key == "where":
             elements = [cast(elements[0], BOOL), *(cast(e, dtype) for e in elements[1:])]
+        if elements and all(isinstance(e, Const) for e in elements):
+            self._check_silent(node, [e for e in elements if isinstance(e, Const)])
         try:
             return cast(EXPRESSIONS[key](elements, dtype, node.attributes), dtype)
         except NotLowered as error:
             raise NotLowered(error.reason, node.origin) from None
+
+    @staticmethod
+    def _check_silent(node: Node, given: list[Const]) -> None:
+        """Refuse arithmetic of constants that NumPy warns of: code generation folds it, and no flag is raised."""
+        try:
+            with np.errstate(all="raise"):
+                get(node.operator).evaluate(*(e.dtype.numpy.type(e.value) for e in given), **node.attributes)
+        except FloatingPointError as error:
+            raise NotLowered(f"{node.operator} of constants: {error}", node.origin) from None
+        except (TypeError, ValueError):
+            pass  # not a form in which the operator is called; nothing is known against it
 
     @staticmethod
     def _common(values: list[Value], node: Node) -> DType:

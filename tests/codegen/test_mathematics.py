@@ -8,6 +8,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,11 +21,12 @@ from tests.codegen import native
 from tests.codegen.native import build
 from tiercel.codegen.abi import frame_size, frame_words
 from tiercel.codegen.cpu.library import CALL
-from tiercel.codegen.cpu.mathematics import MATHEMATICS, RARE
+from tiercel.codegen.cpu.mathematics import BOUNDS, MATHEMATICS, RARE
 from tiercel.codegen.cpu.target import Target
 from tiercel.dtypes import as_dtype
 from tiercel.loops import evaluate
 from tiercel.loops.form import BINARY, UNARY, Binary, Block, Buffer, For, Function, Load, Output, Store, Unary, Var
+from tiercel.operators import ALL
 
 HOST = Target.host()
 TARGETS = [HOST, HOST.without_avx512()] if HOST.masked_memory else [HOST]
@@ -116,14 +119,6 @@ def reference(op):
     return OURS.get(op) or NUMPY.get(op) or getattr(np, op)
 
 
-# the bounds in the docstrings: float32, float64
-BOUNDS = {
-    "exp": (1, 1), "exp2": (1, 1), "expm1": (1.5, 1.5), "log": (1, 1), "log2": (1, 1), "log10": (1, 1),
-    "log1p": (1.5, 1.5), "sigmoid": (3, 3), "sinh": (3, 3), "cosh": (2, 2), "tanh": (2, 2), "arcsinh": (2, 2),
-    "arccosh": (3, 3), "arctanh": (2.5, 2.5), "sin": (1.5, 1), "cos": (1.5, 1), "tan": (2.5, 2.5), "arcsin": (2.5, 2.5),
-    "arccos": (2, 2), "arctan": (2, 2), "erf": (1.5, 1.5), "erfc": (3, 4), "cbrt": (1, 1),
-    "pow": (1, 1), "atan2": (2.5, 2.5), "hypot": (0.6, 1.5),
-}  # fmt: skip
 UNARY_OPS = [op for op in BOUNDS if op in UNARY]
 BINARY_OPS = [op for op in BOUNDS if op in BINARY]
 
@@ -131,6 +126,15 @@ BINARY_OPS = [op for op in BOUNDS if op in BINARY]
 def test_every_function_is_tested():
     assert set(BOUNDS) | set(EXACT) == set(MATHEMATICS)
     assert set(RARE) <= set(MATHEMATICS)
+
+
+def test_bounds_are_those_of_the_page_and_within_the_rows():
+    page = (Path(__file__).resolve().parents[2] / "docs" / "mathematics.md").read_text(encoding="utf-8")
+    rows = re.findall(r"(?m)^\| `(\w+)` \| ([\d.]+) \| ([\d.]+) \|", page)
+    assert {name: (float(single), float(double)) for name, single, double in rows} == BOUNDS
+    names = {"pow": "power", "atan2": "arctan2"}
+    for op, bounds in BOUNDS.items():
+        assert max(bounds) <= ALL[names.get(op, op)].exactness.ulp, op
 
 
 # -- arguments ----------------------------------------------------------------------------------------------------

@@ -63,6 +63,36 @@ MATHEMATICS: Final[dict[str, Function]] = {
 }
 """Operation of the loop form -> its code: a function of the emitter and the operands."""
 
+BOUNDS: Final[dict[str, tuple[float, float]]] = {
+    "exp": (1.1, 1.1),
+    "exp2": (1, 1),
+    "expm1": (1.5, 1.5),
+    "log": (1.1, 1.1),
+    "log2": (1.1, 1.1),
+    "log10": (1.1, 1.1),
+    "log1p": (1.5, 1.5),
+    "sigmoid": (3, 3),
+    "sinh": (3, 3),
+    "cosh": (2, 2),
+    "tanh": (2, 2),
+    "arcsinh": (2, 2),
+    "arccosh": (3, 3),
+    "arctanh": (2.5, 2.5),
+    "sin": (1.5, 1),
+    "cos": (1.5, 1),
+    "tan": (2.5, 2.5),
+    "arcsin": (2.5, 2.5),
+    "arccos": (2, 2),
+    "arctan": (2, 2),
+    "atan2": (2.5, 2.5),
+    "erf": (1.5, 1.5),
+    "erfc": (3.5, 4),
+    "pow": (1, 1),
+    "cbrt": (1, 1),
+    "hypot": (0.6, 1.5),
+}
+"""Largest error in ULP of the result, float32 and float64. Operations that are not here are exact."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rare:

@@ -123,9 +123,15 @@ def _circular(name: str, finish: _Finish, doc: str) -> Callable[[Expressions, Va
     return build
 
 
-sin = _circular("sin", _finish_sin, "Sine. At most 1.5 ULP for every argument; NaN and the invalid flag of infinity.")
-cos = _circular("cos", _finish_cos, "Cosine. At most 1.5 ULP for every argument; NaN and the invalid flag of infinity.")
-tan = _circular("tan", _finish_tan, "Tangent. At most 3 ULP for every argument; NaN and the invalid flag of infinity.")
+sin = _circular(
+    "sin", _finish_sin, "Sine. At most 1.5 ULP (float64: 1) for every argument; NaN and the invalid flag of infinity."
+)
+cos = _circular(
+    "cos", _finish_cos, "Cosine. At most 1.5 ULP (float64: 1) for every argument; NaN and the invalid flag of infinity."
+)
+tan = _circular(
+    "tan", _finish_tan, "Tangent. At most 2.5 ULP for every argument; NaN and the invalid flag of infinity."
+)
 
 
 # -- rare arguments, float64, one lane ----------------------------------------------------------------------------

@@ -67,8 +67,8 @@ def erf(expressions: Expressions, x: Value) -> Value:
 
 
 def erfc(expressions: Expressions, x: Value) -> Value:
-    """1 - erf(x). At most 3 ULP of the result, far out too. The steps that keep both quotients and the square exact
-    enough are N. Juffa's (public post on erfcf, 2013).
+    """1 - erf(x). At most 3.5 ULP (float64: 4) of the result, far out too. The steps that keep both quotients and the
+    square exact enough are N. Juffa's (public post on erfcf, 2013).
     """
     c = Calculator(expressions, x)
     a = c.clamp(c.abs(x), high=c.of(10.06, 27.3))

@@ -65,7 +65,7 @@ def exp_parts(c: Calculator, x: Value) -> tuple[Value, Value]:
 
 
 def exp(expressions: Expressions, x: Value) -> Value:
-    """e**x. At most 1 ULP; denormal results rounded once, overflow to infinity."""
+    """e**x. At most 1.1 ULP; denormal results rounded once, overflow to infinity."""
     c = Calculator(expressions, x)
     y, n = exp_parts(c, c.clamp(x, c.of(-104.0, -746.0), c.of(89.0, 710.0)))
     return c.scale(y, n)

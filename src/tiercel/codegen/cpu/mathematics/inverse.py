@@ -117,7 +117,7 @@ def _from_arc(c: Calculator, s: Value, curve: Value, factor: Value, halves: Valu
 
 
 def arcsin(expressions: Expressions, x: Value) -> Value:
-    """Inverse sine. At most 2 ULP; NaN and the invalid flag beyond 1."""
+    """Inverse sine. At most 2.5 ULP; NaN and the invalid flag beyond 1."""
     c = Calculator(expressions, x)
     beyond, s, curve = _arc(c, x)
     y = _from_arc(c, s, curve, c.choose(beyond, -2.0, 1.0), c.choose(beyond, 1.0, 0.0))

@@ -99,7 +99,7 @@ def _log(base: str) -> Callable[[Expressions, Value], Value]:
         f, n = split(c, x)
         return guarded(c, base, not_positive_normal(c, x), combine(c, base, f, c.to_float(n)), x)
 
-    build.__doc__ = f"{base}(x). At most 1.5 ULP (float32), 2 ULP (float64); -inf at zero, NaN below, as NumPy flags."
+    build.__doc__ = f"{base}(x). At most 1.1 ULP; -inf at zero, NaN below, as NumPy flags."
     return build
 
 
@@ -107,7 +107,7 @@ log, log2, log10 = _log("log"), _log("log2"), _log("log10")
 
 
 def log1p(expressions: Expressions, x: Value) -> Value:
-    """log(1 + x). At most 1.5 ULP (float32), 2 ULP (float64); -0.0 and denormals are their own results.
+    """log(1 + x). At most 1.5 ULP; -0.0 and denormals are their own results.
 
     1 + x only gives the exponent n; f = x * 2**-n + (2**-n - 1) keeps what rounding 1 + x would lose (N. Juffa, public
     post on log1pf, 2014).
@@ -124,7 +124,7 @@ def log1p(expressions: Expressions, x: Value) -> Value:
 
 
 def arcsinh(expressions: Expressions, x: Value) -> Value:
-    """Inverse hyperbolic sine. At most 3 ULP."""
+    """Inverse hyperbolic sine. At most 2 ULP."""
     c = Calculator(expressions, x)
     size, big = c.abs(x), _is_big(c, c.size_bits(x))
     a = c.choose(big, 1.0, size)
@@ -144,7 +144,7 @@ def arccosh(expressions: Expressions, x: Value) -> Value:
 
 
 def arctanh(expressions: Expressions, x: Value) -> Value:
-    """Inverse hyperbolic tangent. At most 3 ULP; infinite at 1, NaN beyond, as NumPy flags."""
+    """Inverse hyperbolic tangent. At most 2.5 ULP; infinite at 1, NaN beyond, as NumPy flags."""
     c = Calculator(expressions, x)
     size = c.abs(x)
     y = log1p(expressions, c.div(c.add(size, size), c.sub(1.0, size)))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _LOG2 = (
     0.07716451157039401, -0.1426892202098187, 0.14477385629868483, -0.1431919260489778, 0.15877041969272607,
     -0.1802974896512814, 0.20617517784657208, -0.24045328918713235, 0.28853730044312614, -0.3606736727230392,
-    0.4808983612822871, -0.7213475208790798, 1.442695040868709,
+    0.4808983613222871, -0.7213475208790798, 1.442695040868709,
 )  # fmt: skip
 _EXP2 = (
     0.00015467979555222163, 0.0013400425073434351, 0.00961803455018307, 0.05550327229822998, 0.24022651084149668,
@@ -196,7 +196,9 @@ def rare_cbrt(c: Calculator, x: Value) -> Value:
 
 
 def hypot(expressions: Expressions, x: Value, y: Value) -> Value:
-    """sqrt(x**2 + y**2) without early overflow. At most 1.5 ULP; infinite beside an infinity even with NaN."""
+    """sqrt(x**2 + y**2) without early overflow. At most 1.5 ULP (float32: 0.6); infinite if either is, even beside
+    NaN.
+    """
     c = Calculator(expressions, x)
     if c.single:
         wide = Calculator(expressions, c.wide(x))

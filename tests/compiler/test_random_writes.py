@@ -23,10 +23,12 @@ def statements(rng: random.Random, depth: int, indent: str, loops: int) -> list[
         p, q, r = (rng.choice(NAMES) for _ in range(3))
         t = f"t{loops - 1}" if loops else "0"
         form = rng.choice([
-            f"{p} = {q} * 0.5 + {r}", f"{p} = {q}", f"{p} += 1", f"{p} += {q}", f"{p} -= {q} * 0.5", f"{p}[{t}] = {q}[0]",
+            f"{p} = {q} * 0.5 + {r}", f"{p} = {q}", f"{p} += 1", f"{p} += {q}", f"{p} -= {q} * 0.5",
+            f"{p}[{t}] = {q}[0]",
             f"{p}[{t}] += 1", f"{p}[:, 0] = 2", f"{p}[{q} > 1] = 0", f"{p}[...] = {q}", f"v = {p}[{t}]", "v = v * 2",
             f"{p}[0] = v", f"pair = ({p}, {q})", f"{p} = pair[0] + 1", f"{p} = pair[1]", f"{p}, {q} = {q}, {p}",
-            f"{p} = add({q}, {r})", f"held[0] = {p}", f"{p} = held[1]", f"out.append({p}[0] * 1)", f"out.append({p}[0])",
+            f"{p} = add({q}, {r})", f"held[0] = {p}", f"{p} = held[1]", f"out.append({p}[0] * 1)",
+            f"out.append({p}[0])",
         ])  # fmt: skip
         lines.append(indent + form)
         if depth and rng.random() < 0.45:

@@ -159,6 +159,26 @@ def other_name_in_a_loop(x, y):
     return g * 2
 
 
+def made_in_the_pass_before_and_kept(x, y):
+    h = x[0] * 1
+    out = []
+    for t in range(x.shape[0]):
+        h += y[t]
+        h = h * 0.5
+        out.append(h)
+    return np.stack(out)
+
+
+def made_in_the_pass_before_under_two_names(x, y):
+    h, g, r = x[0] * 1, x[0] * 2, x[0] * 3
+    for t in range(x.shape[0]):
+        h += y[t]
+        r = r + g
+        h = h * 0.5
+        g = h
+    return r * 1
+
+
 def swapped(x, y):
     a, b = x * 1, y * 2
     for _ in range(x.shape[0]):
@@ -231,6 +251,8 @@ def integer_quotient(x, y):
         (kept_in_a_list, "a list that a loop filled"),
         (written_after_the_list, "a list that a loop filled"),
         (other_name_in_a_loop, "another kind after a loop|share memory"),
+        (made_in_the_pass_before_and_kept, "a list that a loop filled"),
+        (made_in_the_pass_before_under_two_names, "share memory"),
         (swapped, "another kind|share memory"),
         (iterated, "loop over an array that it writes"),
         (argument_by_a_branch, "may be an argument"),

@@ -1,6 +1,6 @@
 """Random functions compiled at their first call do what Python and NumPy do; so do mistakes found that way.
 
-`TIERCEL_RANDOM_COMPILED=first:last` runs other seeds, as many as wanted.
+`RANDOM_COMPILED=first:last` runs other seeds, as many as wanted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tiercel.testing import Arguments, copy_arguments, differences, observe
 from tiercel.vm.dispatch import INTERNAL
 
 AT_ONCE = tiercel.Policy(warmup_calls=0, hot_count=1, hot_time_ms=0.0, hot_total_ms=0.0)
-FIRST, LAST = (int(n) for n in os.environ.get("TIERCEL_RANDOM_COMPILED", "0:200").split(":"))
+FIRST, LAST = (int(n) for n in os.environ.get("RANDOM_COMPILED", "0:200").split(":"))
 BATCH = 25
 
 
@@ -195,6 +195,18 @@ def nothing_by_nothing(x):
     return x + 1
 
 
+def shifted(x, k):
+    return x + k
+
+
+def more_than(x, k):
+    return x > k
+
+
+def longer(x):
+    return x + x.shape[0]
+
+
 def turned(x):
     return x.T + 1
 
@@ -223,6 +235,12 @@ FOUND: list[tuple[Callable[..., Any], list[tuple[Any, ...]]]] = [
         for v in (-5.0, 300.0, 2.0**31, 2.0**32, 2.0**63, 2.0**64, -(2.0**40), 1e30, np.nan, np.inf)
     ),
     (nothing_by_nothing, [(single(1),)]),
+    *(
+        (function, [(single(1, 2, dtype=d), k) for k in (3, 127, 128, 300, -128, -129, -1, 2**32, 2**62)])
+        for function in (shifted, more_than)
+        for d in (np.int8, np.uint8, np.int32, np.uint64)
+    ),
+    (longer, [(np.ones(n, np.int8),) for n in (5, 127, 128, 300)]),
     (turned, [(BLOCK.T,), (BLOCK[::2],), (BLOCK[:, ::2],), (BLOCK,)]),
     (turned, [(BLOCK[::2],), (BLOCK.T,)]),
 ]

@@ -377,6 +377,7 @@ class Lowerer:
                 self.guard_count(count, ddof, node.origin)
             if node.operator == "reshape":
                 self.guard_unknown(node)
+            self.guard_ints(node)
             for value in node.outputs:
                 type_ = value.type
                 dims = type_.shape if isinstance(type_, ArrayType) else ()
@@ -397,6 +398,25 @@ class Lowerer:
         wanted = node.attributes.get("shape")
         if isinstance(wanted, tuple) and any(isinstance(d, int) and d == -1 for d in wanted):
             self.guard_count(product(d for d in wanted if not (isinstance(d, int) and d == -1)), 0, node.origin)
+
+    def guard_ints(self, node: Node) -> None:
+        """Leave where a Python int does not fit the integers it meets: NumPy raises, or compares the exact values."""
+        weak = [v for v in node.inputs if isinstance(v.type, PyIntType) and not isinstance(v.type.value, int)]
+        types = [v.type for v in node.outputs]
+        if not weak or not all(isinstance(t, ArrayType | NpScalarType) for t in types):
+            return
+        if get(node.operator).lowering.key in COMPARISONS:
+            dtype = self._common([v for v in node.inputs if not isinstance(v.type, NoneType)], node)
+        else:
+            dtype = types[0].dtype  # type: ignore[attr-defined]
+        if dtype.kind not in "iu" or dtype is INDEX:
+            return
+        limits = np.iinfo(dtype.numpy)
+        for value in weak:
+            number = self.scalar(value)
+            self.require(Compare("ge", number, Const(int(limits.min), INDEX)), node.origin)
+            if limits.max < 2**63:
+                self.require(Compare("le", number, Const(int(limits.max), INDEX)), node.origin)
 
     def require(self, condition: Expr, origin: int) -> None:
         """Leave at the instruction unless `condition` holds."""

@@ -29,7 +29,23 @@ def rare_entries() -> tuple[str, ...]:
 def rare_text(declare: Callable[[str], object]) -> list[str]:
     """Their definitions; `declare` is called with what they need declared."""
     texts = [reduction_text(declare), remainder_text(declare)]
+    texts += [_one(name, row, declare) for name, row in RARE.items() if row.wide]
     return texts + [_function(name, row, dtype, declare) for name, row in RARE.items() for dtype in _DTYPES]
+
+
+def _one(name: str, row: Rare, declare: Callable[[str], object]) -> str:
+    """The float64 computation on one element, which both dtypes call."""
+    writer = Writer()
+    expressions = Expressions(writer, Environment(), frozenset(), declare)
+    operands = [Value(f"%{n}", FLOAT64) for n in ("x", "y")[: row.arity]]
+    writer.write(f"ret {row.compute(Calculator(expressions, operands[0]), *operands)}")
+    body = "\n".join(flatten(writer.lines))
+    header = f"define internal double @{_one_name(name)}({', '.join(map(str, operands))})"
+    return f"{header} {{\nentry:\n{body}\n}}\n"
+
+
+def _one_name(name: str) -> str:
+    return f"tc.math.{name}.one"
 
 
 def _function(name: str, row: Rare, dtype: DType, declare: Callable[[str], object]) -> str:
@@ -49,9 +65,10 @@ def _function(name: str, row: Rare, dtype: DType, declare: Callable[[str], objec
     writer.start(work)
     place = writer.placeholder()
     token = expressions.enter(place, branch=True)
-    if row.wide and dtype is FLOAT32:
+    if row.wide:
         wide = [c.wide(operand) for operand in operands]
-        result = c.narrow(row.compute(Calculator(expressions, wide[0]), *wide))
+        call = f"call double @{_one_name(name)}({', '.join(map(str, wide))})"
+        result = c.narrow(expressions.instruction("one", call, FLOAT64, 1, *wide))
     else:
         result = row.compute(c, *operands)
     at = writer.fresh("at")

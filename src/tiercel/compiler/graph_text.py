@@ -3,8 +3,9 @@
 In: a `Region` (checked or not: a broken one must be readable too). Out: one line per input, step and result, loops and
 branches indented. The text is not parsed again.
 
-A value is written `%name`, or `%number` in the order of the text; two of one name are told apart by a number. A constant
-or size is written where it is used. `@12` at the end of a line is the instruction at which the interpreter would go on.
+A value is written `%name`, or `%number` in the order of the text; two of one name are told apart by a number. A
+constant or size is written where it is used. `@12` at the end of a line is the instruction at which the interpreter
+would go on.
 """
 
 from __future__ import annotations

@@ -12,12 +12,13 @@ The walk follows the structured control flow with abstract values in the registe
 * a call of a Python function that may be traced through is walked in place; a raise becomes a guard.
 
 The walk of one function is one object, `walk.Frame`, built up from one class per subject; each module imports those
-before it in this order: state, objects, layouts, core, operators, views, scalars, calls, branches, loops, instructions,
-walk, arguments, region.
+before it in this order: state, objects, layouts, core, writes, operators, views, scalars, calls, branches, sharing,
+loops, instructions, walk, arguments, region.
 
-Invariants: nothing the caller could observe is written (a region with such a write is refused, not reordered); a
-result that may share memory with an argument is refused unless it is that very argument; whatever the walk assumes
-about globals, cells and attributes is among the conditions of the environment.
+Invariants: nothing the caller could observe is written (a region with such a write is refused, not reordered; writes
+into arrays that the region made are new values); a result that may share memory with an argument is refused unless it
+is that very argument; whatever the walk assumes about globals, cells and attributes is among the conditions of the
+environment.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The frame of a walk without its instructions: operands, constants, values of the environment, nodes, lists.
 
 In: the bytecode of one function, its constants and environment. Out: `FrameCore`, on which every subject of the walk
-is built in a class of its own (operators, views, scalars, structure, calls, branches, loops), each knowing only those
-before it.
+is built in a class of its own (writes, operators, views, scalars, calls, branches, loops, instructions), each knowing
+only those before it.
 
 Invariants: whatever is read from the environment leaves a condition or is a hidden input; a node carries the
 instruction of the outermost function, because that is where the interpreter goes on.

@@ -17,51 +17,14 @@ from tiercel.compiler.abstract import Abstract, Iterable, ListState, Unknown, Un
 from tiercel.compiler.graph import Branch, Carried, Collected, Graph, Loop, Merged, Step, Value
 from tiercel.compiler.trace.branches import Branches
 from tiercel.compiler.trace.scalars import Counted
-from tiercel.compiler.trace.state import MAX_UNROLL, Entered, LoopTest, Outcome, State, Trace
+from tiercel.compiler.trace.sharing import Sharing
+from tiercel.compiler.trace.state import MAX_UNROLL, Entered, LoopTest, Outcome, State
 from tiercel.operators.layout import Layout
 from tiercel.operators.types import ArrayType, NpScalarType, PyBoolType, PyComplexType, PyFloatType, PyIntType, Type
 from tiercel.shapes import DimLike, Symbol, symbols_of
 
 MAX_WALKS = 8
 """Walks of a loop body until what it carries has settled; types widen once, who shares memory takes a few."""
-
-
-class Sharing:
-    """Which holders may have the same array at the start of a pass because of the passes before.
-
-    A holder is a carried register or a list that gathers, `("list", key)`. Two that had one array at the end of some
-    pass share a token among their owners; one that had an array from before the loop has that among its owners.
-    """
-
-    def __init__(self, trace: Trace) -> None:
-        self.first = next(trace.numbers)
-        self.trace = trace
-        self.writes = trace.writes
-        self.of: dict[Any, set[Value]] = {}
-        self.tokens: dict[frozenset[Any], Value] = {}
-
-    def owners(self, holder: Any) -> set[Value]:
-        """What the holder may share, for `Trace.owners`."""
-        return self.of.get(holder, set())
-
-    def written(self) -> bool:
-        """Has anything been written since the loop began?"""
-        return self.trace.writes != self.writes
-
-    def grows(self, held: dict[Any, frozenset[Value]]) -> bool:
-        """Take in who holds what at the end of a pass; true if that was not known."""
-        before = sum(map(len, self.of.values()))
-        holders = list(held)
-        for position, holder in enumerate(holders):
-            mine = self.of.setdefault(holder, set())
-            mine |= {owner for owner in held[holder] if owner.number < self.first}
-            for other in holders[:position]:
-                if held[holder] & held[other]:
-                    pair = frozenset((holder, other))
-                    token = self.tokens.setdefault(pair, self.trace.value(PyIntType(0)))
-                    mine.add(token)
-                    self.of[other].add(token)
-        return sum(map(len, self.of.values())) != before
 
 
 class Loops(Branches):

@@ -174,7 +174,8 @@ class Region:
     """A typed region: what is compiled as a whole.
 
     `exits` maps the label of an exit (an instruction index to continue at, or "return") to what it hands over:
-    register number (or "return") -> Result.
+    register number (or "return") -> Result. `sample` holds the sizes of the call the region was made for, by symbol: a
+    kernel is tried on sizes like them.
     """
 
     name: str
@@ -186,6 +187,7 @@ class Region:
     facts: Facts
     signature: str = ""
     notes: tuple[str, ...] = field(default_factory=tuple)
+    sample: Mapping[str, int] = field(default_factory=dict)
 
 
 def is_constant(value: Value) -> bool:

@@ -124,4 +124,7 @@ def _trace_once(
     result = result_of(frame, outcome.value, set())
     graph = Graph(tuple(trace.steps))
     exits: dict[int | str, dict[int | str, Result]] = {"return": {"return": result}}
-    return Region(name, 0, 0, tuple(trace.inputs), graph, exits, trace.facts, signature_text(trace.inputs))
+    signature = signature_text(trace.inputs)
+    return Region(
+        name, 0, 0, tuple(trace.inputs), graph, exits, trace.facts, signature, sample=dict(trace.sample)
+    )  # fmt: skip

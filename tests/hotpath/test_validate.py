@@ -55,6 +55,8 @@ def test_exact_means_exact():
     assert (found.kind, found.result, found.element, found.allowed) == ("value", 0, (0, 0), None)
     zero = check(lambda x: [x * 0], lambda x: [-(x * 0)], exact=True)
     assert isinstance(zero, Failure)  # -0.0 is not 0.0
+    either = check(lambda x: [x * 0], lambda x: [-(x * 0)], exact=True, signed_zeros=False)
+    assert isinstance(either, Certificate)  # NumPy's minimum of both is one of them
     nan = check(lambda x: [x * np.float32("nan")], lambda x: [x * -np.float32("nan")], exact=True)
     assert isinstance(nan, Certificate)  # the sign of a NaN is nobody's business
 
@@ -308,7 +310,21 @@ def test_seen_sizes_and_sampled_scalars_are_tried():
 
 def test_bytes_are_bounded():
     cube = array("x", B, B, B, B)
-    assert all(sum(v.nbytes for v in c.values) <= MAX_BYTES for c in cases_of(cube))
+    seen = Hints(({"B": 500},))
+    assert all(sum(v.nbytes for v in c.values) <= MAX_BYTES for c in cases_of(cube, hints=seen))
+
+
+def test_weights_are_the_same_in_all_cases_and_other_sizes_small():
+    found = cases_of(array("x", B, T), array("w", 128, 256), hints=Hints(({"B": 1000, "T": 900},)))
+    assert len({id(c.values[1]) for c in found}) == 1
+    assert np.isfinite(found[0].values[1]).all()
+    assert 0.5 < np.linalg.norm(found[0].values[1][0]) < 2
+    assert max(n for c in found for n in c.sizes.values()) < 300
+
+
+def test_relations_between_seen_sizes_are_kept():
+    found = cases_of(array("x", B, T), hints=Hints(({"B": 3, "T": 12},)))
+    assert any(c.spare and c.sizes == {"B": 6, "T": 24} for c in found)
 
 
 def test_strided_inputs_are_strided():

@@ -22,12 +22,12 @@ from tiercel.shapes import evaluate as size_of
 
 __all__ = ["Case", "Hints", "make_cases"]
 
-MAX_BYTES: Final = 256 << 20
-"""All inputs of one case together; frozen weights cannot be made smaller."""
+MAX_BYTES: Final = 4 << 20
+"""All inputs of one case whose sizes can be chosen; a fraction beside large weights and for programs that loop, where
+every element costs the reference much more.
+"""
 _BLOCK: Final = 1 << 16
 """Random numbers made at most; longer arrays repeat them (generating takes longer than the kernel)."""
-_WIDE_BYTES: Final = 4 << 20
-"""Sizes of the large case are lowered until its inputs fit."""
 _TRIES: Final = 24
 
 _SPECIAL: Final = (0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1.0, -1.0, 1e-40, -1e-40, 0.5)
@@ -89,6 +89,7 @@ class _Plan:
     at_end: bool
     pooled: bool = False
     seen: int | None = None
+    factor: int = 1
     spare: bool = False
 
 
@@ -137,14 +138,15 @@ def make_cases(
     large = _LARGE.get(len(symbols), _LARGE_OF_MANY)
     constraints = () if facts is None else facts.constraints
     plans = [*_PLANS]
-    plans[1:1] = [
-        _Plan(f"sizes as seen ({i + 1})", (), "plain", i % 2 == 0, seen=i) for i in range(min(2, len(hints.sizes)))
-    ]
+    seen = range(min(2, len(hints.sizes)))
+    plans[1:1] = [_Plan(f"sizes as seen ({i + 1})", (), "plain", i % 2 == 0, seen=i) for i in seen]
     plans += [
         _Plan(f"the {end} of a range", (), "plain", True, seen=-1 - i) for i, end in enumerate(("low end", "high end"))
     ]
     plans += _SPARE
+    plans += [_Plan("twice the sizes seen", (), "plain", True, seen=i, factor=2, spare=True) for i in seen]
     wide = any(isinstance(d, int) and d >= _WIDE for spec in interface.inputs for d in spec.dims)
+    limit = MAX_BYTES >> 4 if wide else MAX_BYTES >> 3 if loops else MAX_BYTES
     fixed: dict[int, Any] = {}
     done: set[tuple[Any, ...]] = set()
     for number, plan in enumerate(plans):
@@ -156,7 +158,7 @@ def make_cases(
             plan = dataclasses.replace(plan, sizes=tuple(n if n <= _BESIDE_WIDE else 3 + n % 7 for n in plan.sizes))
         elif loops:
             plan = dataclasses.replace(plan, sizes=tuple(n if n <= _LOOPED else 17 + n % 8 for n in plan.sizes))
-        sizes = _sizes(plan, symbols, constraints, facts, hints, interface, generator)
+        sizes = _sizes(plan, symbols, constraints, facts, hints, interface, generator, limit)
         if sizes is None:
             continue
         key = (*sorted(sizes.items()), plan.values, plan.at_end, plan.pooled)
@@ -168,7 +170,7 @@ def make_cases(
             if spec.kind == "array" and all(isinstance(d, int) for d in spec.dims):
                 # weights: the same in all cases, and without specials, which would spread to everything
                 if i not in fixed:
-                    fixed[i] = _value(i, spec, sizes, "plain", hints, generator)
+                    fixed[i] = _scaled(_value(i, spec, sizes, "plain", hints, generator))
                 values.append(fixed[i])
             else:
                 values.append(_value(i, spec, sizes, plan.values, hints, generator))
@@ -195,11 +197,14 @@ def _sizes(
     hints: Hints,
     interface: Interface,
     generator: np.random.Generator,
+    limit: int,
 ) -> dict[str, int] | None:
-    """Sizes for a plan that satisfy what is known; None if none are found."""
+    """Sizes for a plan that satisfy what is known, and whose arrays have `limit` bytes at most; None if none are
+    found.
+    """
     if plan.seen is not None and plan.seen >= 0:
         seen = hints.sizes[plan.seen]
-        wanted = {s.name: int(seen.get(s.name, 4)) for s in symbols}
+        wanted = {s.name: plan.factor * int(seen.get(s.name, 4)) for s in symbols}
     elif plan.seen is not None:
         ends = _ends(symbols, facts, low=plan.seen == -1)
         if ends is None:
@@ -209,7 +214,7 @@ def _sizes(
         wanted = {s.name: plan.sizes[i % len(plan.sizes)] for i, s in enumerate(symbols)}
         wanted |= _scalar_sizes(symbols, wanted, hints, interface, generator)
     for _ in range(_TRIES):
-        if _bytes(interface, wanted) > (_WIDE_BYTES if plan.pooled else MAX_BYTES):
+        if _bytes(interface, wanted) > limit:
             wanted = {name: max(1, size // 2) if size > 1 else size for name, size in wanted.items()}
             continue
         if _valid(interface, constraints, wanted):
@@ -280,8 +285,11 @@ def _valid(interface: Interface, constraints: Sequence[Constraint], sizes: Mappi
 
 
 def _bytes(interface: Interface, sizes: Mapping[str, int]) -> int:
+    """Bytes of the inputs whose sizes can be chosen."""
     total = 0
     for spec in interface.inputs:
+        if all(isinstance(d, int) for d in spec.dims):
+            continue
         count = 1
         for dim in spec.dims:
             count *= max(0, _size(dim, sizes))
@@ -322,6 +330,13 @@ def _value(
     if spec.kind == "npscalar":
         return spec.dtype.numpy.type(value)
     return {"pyint": int, "pyfloat": float, "pybool": bool}[spec.kind](value)
+
+
+def _scaled(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Weights as they are in practice: products of them keep the size of what they are multiplied with."""
+    if weights.dtype.kind not in "fV" or max(weights.shape, default=0) < _WIDE:
+        return weights
+    return (weights.astype(np.float32) / np.float32(max(weights.shape) ** 0.5)).astype(weights.dtype)
 
 
 def _array(

@@ -200,7 +200,14 @@ def _validated(parts: Any, blob: Blob, hints: Any, reporter: Reporter) -> dict[s
     from tiercel.codegen.blob import map_blob
     from tiercel.hotpath.cases import Case, Hints, make_cases
     from tiercel.hotpath.native import Called, NativeKernel
-    from tiercel.hotpath.reference import Conditions, evaluate_region, has_loops, is_exact, is_uninitialised
+    from tiercel.hotpath.reference import (
+        Conditions,
+        evaluate_region,
+        has_loops,
+        has_signed_zeros,
+        is_exact,
+        is_uninitialised,
+    )
     from tiercel.hotpath.validate import Failure, validate
 
     function, interface, region = parts[:3]
@@ -209,6 +216,10 @@ def _validated(parts: Any, blob: Blob, hints: Any, reporter: Reporter) -> dict[s
     kernel = NativeKernel(
         function, interface, code.address(function.name), code.address(f"{function.name}.arena"), runtime
     )
+
+    seen = Hints.from_data(hints)
+    if region.sample:
+        seen = Hints((region.sample, *seen.sizes), seen.scalars)
 
     def reference(case: Case, conditions: Conditions) -> list[Any]:
         return evaluate_region(region, case.values, case.sizes, conditions)
@@ -224,8 +235,9 @@ def _validated(parts: Any, blob: Blob, hints: Any, reporter: Reporter) -> dict[s
     found = validate(
         reference,
         candidate,
-        make_cases(interface, region.facts, Hints.from_data(hints), function.name, loops=has_loops(region.graph)),
+        make_cases(interface, region.facts, seen, function.name, loops=has_loops(region.graph)),
         exact=is_exact(region.graph),
+        signed_zeros=has_signed_zeros(region.graph),
         uninitialised=is_uninitialised(region.graph),
         progress=lambda name: reporter.stage(f"validate, trial {name!r}"),
     )

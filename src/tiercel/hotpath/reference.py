@@ -36,8 +36,8 @@ from tiercel.shapes import Dim
 from tiercel.shapes import evaluate as size_of
 
 __all__ = [
-    "Budget", "Conditions", "Left", "Noise", "OverBudget", "ReferenceFault", "evaluate_region", "has_loops", "is_exact",
-    "is_uninitialised",
+    "Budget", "Conditions", "Left", "Noise", "OverBudget", "ReferenceFault", "evaluate_region", "has_loops",
+    "has_signed_zeros", "is_exact", "is_uninitialised",
 ]  # fmt: skip
 
 MAX_TRIPS: Final = 4096
@@ -159,6 +159,17 @@ def is_exact(graph: Graph) -> bool:
 def has_loops(graph: Graph) -> bool:
     """Does the program loop?"""
     return any(isinstance(step, Loop) for step in steps(graph))
+
+
+def has_signed_zeros(graph: Graph) -> bool:
+    """Is the sign of a zero in the results determined? NumPy's minimum of 0.0 and -0.0 may be either of them."""
+    return not any(isinstance(step, Node) and step.operator in _EITHER_ZERO for step in steps(graph))
+
+
+_EITHER_ZERO: Final = frozenset((
+    "minimum", "maximum", "fmin", "fmax", "min", "max", "nanmin", "nanmax", "clip", "ptp",
+    "relu", "relu6", "hardswish", "hardsigmoid", "hardtanh",
+))  # fmt: skip
 
 
 def is_uninitialised(graph: Graph) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -34,8 +34,8 @@ _UNITS: Final = 1.0
 """And by so many units in its last place beside that: the last rounding."""
 ENOUGH: Final = 4
 """Trials that ran to their end before spare cases are left out."""
-_MORE: Final = 16
-"""Further disturbances for a difference that is not explained, up to `_LARGER` times the bounds."""
+_MORE: Final = 8
+"""Further rounds of three disturbances for a difference that is not explained, up to `_LARGER` times the bounds."""
 _LARGER: Final = 4.0
 
 Reference = Callable[[Case, Conditions], list[Any]]
@@ -149,6 +149,7 @@ def validate(
     cases: Iterable[Case],
     *,
     exact: bool,
+    signed_zeros: bool = True,
     uninitialised: bool = False,
     budget_s: float = 2.0,
     soft_s: float = 0.02,
@@ -162,6 +163,7 @@ def validate(
         candidate: runs the kernel.
         cases: what to try.
         exact: whether equal bits are asked for.
+        signed_zeros: whether the sign of a zero counts where equal bits are asked for.
         uninitialised: whether the program makes arrays without values; elements it never writes are not compared.
         budget_s: for everything; cases that come later are not tried.
         soft_s: computing time after which enough trials are enough.
@@ -178,7 +180,7 @@ def validate(
         if ran >= ENOUGH and (case.spare or time.thread_time() - computed > soft_s):
             continue
         progress(case.name)
-        judge = _Judge(reference, case, exact, uninitialised, run_s)
+        judge = _Judge(reference, case, exact, signed_zeros, uninitialised, run_s)
         try:
             trials.append(_try(judge, candidate, case, notes))
         except _Differs as error:
@@ -240,16 +242,19 @@ def _try(judge: _Judge, candidate: Candidate, case: Case, notes: dict[str, None]
 class _Judge:
     """Compares the results of one case; disturbed runs are made when first needed."""
 
-    def __init__(self, reference: Reference, case: Case, exact: bool, uninitialised: bool, run_s: float) -> None:
+    def __init__(
+        self, reference: Reference, case: Case, exact: bool, signed_zeros: bool, uninitialised: bool, run_s: float
+    ) -> None:
         self.reference = reference
         self.case = case
         self.exact = exact
+        self.signed_zeros = signed_zeros
         self.uninitialised = uninitialised
         self._other: list[Any] | None = None
         self.run_s = run_s
         self.warned: set[str] = set()
-        self._moved: list[tuple[float, list[Any]]] | None = None
-        self._further: list[tuple[float, list[Any]]] | None = None
+        self._moved: list[tuple[float, list[Any]]] = []
+        self._planned: Iterator[list[Noise]] | None = None
 
     def run(self, noise: Noise | None) -> list[Any]:
         """The reference's results."""
@@ -262,22 +267,26 @@ class _Judge:
         same = _equal_elements(np.asarray(self._other[number]), want)
         return np.where(same, got, want).astype(want.dtype) if got.shape == want.shape else got
 
-    def moved(self) -> list[tuple[float, list[Any]]]:
-        """Sizes and results of two disturbances: everything up, as a bias would, and at random."""
-        if self._moved is None:
-            random = np.random.default_rng(self.case.seed + 1)
-            self._moved = self._runs([Noise(None, 1.0), Noise(random, 1.0)])
-        return self._moved
+    def disturbed(self) -> Iterator[list[tuple[float, list[Any]]]]:
+        """Sizes and results of disturbances: two at first (everything up, as a bias would, and at random), then more
+        and larger ones, as long as they are asked for.
+        """
+        if self._planned is None:
+            self._planned = self._plan()
+        if self._moved:
+            yield self._moved
+        for noises in self._planned:
+            found = self._runs(noises)
+            self._moved = self._moved + found
+            yield found
 
-    def further(self) -> list[tuple[float, list[Any]]]:
-        """Sizes and results of more disturbances, and larger ones."""
-        if self._further is None:
-            random = np.random.default_rng(self.case.seed + 2)
-            sizes = np.linspace(0.25, _LARGER, _MORE)
-            noises = [Noise(None, float(f) * s) for f in sizes[::4] for s in (1, -1)]
-            noises += [Noise(random, float(f)) for f in sizes]
-            self._further = self._runs(noises)
-        return self._further
+    def _plan(self) -> Iterator[list[Noise]]:
+        random = np.random.default_rng(self.case.seed + 1)
+        yield [Noise(None, 1.0), Noise(random, 1.0)]
+        yield [Noise(None, -1.0), Noise(random, 1.0)]
+        for number in range(_MORE):
+            size = 0.25 + (_LARGER - 0.25) * number / (_MORE - 1)
+            yield [Noise(random, size), Noise(random, 1.0), Noise(None, size if number % 2 else -size)]
 
     def _runs(self, noises: list[Noise]) -> list[tuple[float, list[Any]]]:
         found = []
@@ -299,14 +308,17 @@ class _Judge:
             self.fail(number, (), f"{w.dtype}{list(w.shape)}", f"{g.dtype}{list(g.shape)}", None)
         if self.uninitialised:
             g = self.defined(number, g, w)
-        if _equal_bits(g, w):
+        equal = _equal_elements(g, w)
+        if self.exact and not self.signed_zeros and w.dtype.kind in "fcV":
+            equal |= (g == 0) & (w == 0)
+        if equal.all():
             return 0.0, True
         if self.exact:
-            self.fail_at(number, g, w, ~_equal_elements(g, w), None)
+            self.fail_at(number, g, w, ~equal, None)
         if w.dtype.kind not in "fcV":
             bad = g != w
-            for runs in (self.moved, self.further):
-                for _, other in runs():
+            for runs in self.disturbed():
+                for _, other in runs:
                     bad &= np.asarray(other[number]) == w
                 if not bad.any():
                     return 0.0, False
@@ -323,9 +335,12 @@ class _Judge:
             if not _unlike(gw, ww).any() and not (apart > unit * np.abs(ww)).any():
                 return _norm(apart) / (_norm(ww) or 1.0)  # off by the last digit at most: no question
         spread: Any = np.zeros(w.shape)
-        for runs in (self.moved, self.further):
+        bad: Any = True
+        allowed: Any = 0.0
+        off = norm = 0.0
+        for runs in self.disturbed():
             with np.errstate(all="ignore"):
-                for factor, other in runs():
+                for factor, other in runs:
                     # what is continuous moves as far as it is pushed; a jump counts with its height / factor
                     to = np.asarray(other[number]).astype(wide)
                     apart = np.abs(to - ww) / max(1.0, factor)
@@ -343,7 +358,7 @@ class _Judge:
                 norm = NORM * _norm(spread) + _UNITS * unit * whole + 2 * least * w.size
             if not bad.any() and (off <= norm or not np.isfinite(spread).all()):
                 return off / whole if whole else off
-        if bad.any():
+        if np.any(bad):
             self.fail_at(number, g, w, bad, allowed)
         self.fail(number, (), f"norm of the difference at most {norm:.3g}", f"{off:.3g}", norm)
         raise AssertionError
@@ -380,12 +395,8 @@ def _unlike(a: Any, b: Any) -> Any:
 
 def _equal_elements(a: Any, b: Any) -> Any:
     if a.dtype.kind not in "fcV":
-        return a == b
+        return np.asarray(a == b)
     wide = np.complex128 if a.dtype.kind == "c" else np.float64
     x, y = a.astype(wide), b.astype(wide)
     same = (x == y) & (np.signbit(x.real) == np.signbit(y.real))
-    return same | (np.isnan(x) & np.isnan(y))
-
-
-def _equal_bits(a: Any, b: Any) -> bool:
-    return bool(np.all(_equal_elements(a, b)))
+    return np.asarray(same | (np.isnan(x) & np.isnan(y)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import os
 import sys
@@ -30,6 +31,7 @@ class Stopped(BaseException):
 
 def outcome(call: Any, a: Any, b: Any) -> tuple[Any, ...]:
     """What a call did: its result or exception with context and lines, and the log."""
+    a, b = copy.deepcopy((a, b))
     log: list[Any] = []
     ticks = 0
 

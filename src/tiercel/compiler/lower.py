@@ -215,12 +215,13 @@ class Lowerer:
 
     @contextmanager
     def collecting(self) -> Iterator[list[Stmt]]:
-        """Statements made inside go to a list of their own."""
+        """Statements made inside go to a list of their own; what they guard holds only there."""
         outer, self.statements = self.statements, []
+        positive, self.positive = self.positive, set(self.positive)
         try:
             yield self.statements
         finally:
-            self.statements = outer
+            self.statements, self.positive = outer, positive
 
     def new_arena(self, value: Value, shape: tuple[DimLike, ...] | None = None) -> Memory:
         """An arena buffer for an array value."""

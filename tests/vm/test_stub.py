@@ -903,7 +903,12 @@ def test_error_states():
         before = tiers.compiled_calls
         assert np.isinf(f(one, zero)).all()
         assert tiers.compiled_calls == before + 1
-    assert tiers.entries[0].flagged
+    (entry,) = tiers.entries
+    assert entry.flagged
+    alone = entry.stub.__self__[Head.TICKS]
+    with pytest.warns(RuntimeWarning, match="divide by zero"):
+        f(one, zero)
+    assert entry.stub.__self__[Head.TICKS] == alone, "the code ran again after it had raised a flag"
 
 
 def test_level_and_tracer():

@@ -208,9 +208,10 @@ def longer(x):
 
 
 def guarded_in_one_arm(x, y):
-    total = y * 1
     if y.sum() > 0:
         total = y + x.mean(axis=-1).sum()
+    else:
+        total = y * 1.0
     return total, x.mean(axis=-1)
 
 
@@ -248,7 +249,7 @@ FOUND: list[tuple[Callable[..., Any], list[tuple[Any, ...]]]] = [
         for d in (np.int8, np.uint8, np.int32, np.uint64)
     ),
     (longer, [(np.ones(n, np.int8),) for n in (5, 127, 128, 300)]),
-    (guarded_in_one_arm, [(np.ones(xs), np.array([y])) for xs in ((2, 3), (0, 0)) for y in (1.0, -1.0)]),
+    (guarded_in_one_arm, [(np.ones(xs), np.array([y])) for xs in ((2, 3), (0, 0)) for y in (1.0, -1)]),
     (turned, [(BLOCK.T,), (BLOCK[::2],), (BLOCK[:, ::2],), (BLOCK,)]),
     (turned, [(BLOCK[::2],), (BLOCK.T,)]),
 ]

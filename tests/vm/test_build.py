@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tiercel as tc
 from tests.codegen.native import _library
 from tiercel import config
 from tiercel.codegen.cpu.target import Target
+from tiercel.hotpath.service import service
 from tiercel.vm.build import SharedFrames
 
 
@@ -49,3 +51,17 @@ def test_a_forked_child_makes_its_own(frames_of):
         np.testing.assert_array_equal(frames.shared, [frames.pool, 2, 1])
     finally:
         old.close()
+
+
+def test_a_dropped_build_is_asked_for_again():
+    @tc.jit(policy=tc.Policy(hot_count=1, hot_time_ms=0, warmup_calls=0))
+    def f(x):
+        return np.exp(x) * 3.25 - 1
+
+    x = np.ones((3, 4), np.float32)
+    f(x)
+    service().shutdown()  # what was pending is dropped, or done already
+    for _ in range(3):
+        f(x)
+        f.wait()
+    assert f.stats()["kernels"] == 1

@@ -30,9 +30,10 @@ import numpy as np
 import tiercel
 from tiercel import config
 from tiercel.config import SETTINGS
+from tiercel.hotpath.processors import available_threads
 from tiercel.hotpath.service import service
 from tiercel.vm import stub
-from tiercel.vm.build import builder, usable_threads
+from tiercel.vm.build import builder
 
 __all__ = ["Check", "add_arguments", "diagnose", "run"]
 
@@ -196,7 +197,8 @@ def _threads() -> dict[str, str]:
     out["quota"] = "none" if quota is None else f"{quota:.2f} cores (control group)"
     for variable in _THREAD_VARIABLES:
         out[variable] = os.environ.get(variable, "not set")
-    out["compiled code"] = f"{usable_threads()} threads"
+    allowed = available_threads()
+    out["compiled code"] = f"{allowed.threads} threads: {allowed.reason}"
     return out
 
 

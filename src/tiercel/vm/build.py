@@ -10,7 +10,6 @@ import os
 import threading
 from typing import Any, Final
 
-from tiercel import config
 from tiercel.codegen.blob import BlobError, Mapped
 from tiercel.codegen.cpu.gemm import names as gemm_names
 from tiercel.codegen.cpu.library import CALL, GEMM_DTYPES
@@ -20,24 +19,13 @@ from tiercel.codegen.pool import ThreadPool
 from tiercel.compiler.graph import Region
 from tiercel.compiler.lower import Lowered
 from tiercel.dtypes import as_dtype
+from tiercel.hotpath.processors import available_threads
 from tiercel.hotpath.service import CompileService, service
 from tiercel.hotpath.service import Ticket as ServiceTicket
-from tiercel.vm.dispatch import Built
+from tiercel.vm.dispatch import DROPPED, Built
 from tiercel.vm.entry import Frames
 
-__all__ = ["ServiceBuilder", "builder", "usable_threads"]
-
-
-def usable_threads() -> int:
-    """Threads that compiled code uses: the setting, else the least of affinity and OMP_NUM_THREADS."""
-    given = config.current().threads
-    if given is not None:
-        return int(given)
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    limit = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
-    if limit.isdigit() and int(limit) > 0:
-        count = min(count, int(limit))
-    return max(1, count)
+__all__ = ["ServiceBuilder", "builder"]
 
 
 class SharedFrames(Frames):
@@ -58,7 +46,7 @@ class SharedFrames(Frames):
             return self.pool
         try:
             self.tried = True
-            count = usable_threads()
+            count = available_threads().threads
             if count > 1:
                 try:
                     self._pool = ThreadPool(*self._addresses, count)
@@ -86,6 +74,8 @@ class _Ticket:
             self.owner.service.poll()
         if not self.ticket.finished:
             return None
+        if self.ticket.dropped:
+            return DROPPED
         if self.ticket.state == "failed":
             return self.ticket.reason or "not compiled"
         try:

@@ -59,6 +59,8 @@ MAX_TIMINGS: Final = 32
 """Times of interpreted calls that are kept for each amount of work."""
 INTERNAL: Final = "a mistake of the compiler"
 """How the reason begins where tracing or lowering failed in a way it should not."""
+DROPPED: Final = "dropped: the process forked, or the worker was shut down"
+"""The reason of a build that says nothing about the code: it is asked for again when the function is next called."""
 SLOW_NS: Final = 50_000
 """Of calls that take so long, timing one in 16 costs less than a hundredth."""
 
@@ -394,6 +396,8 @@ class Tiers:
             outcome = variant.ticket.poll()
             if outcome is None:
                 still.append((state, variant))
+            elif outcome is DROPPED:
+                state.variants.remove(variant)
             elif isinstance(outcome, str):
                 variant.reason = outcome
                 events().add("rejected", region=self.name, reason=outcome)

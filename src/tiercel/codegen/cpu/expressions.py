@@ -408,11 +408,25 @@ class Expressions:
         if a.dtype.name in HALVES:
             a, b = self.cast(a, FLOAT32), self.cast(b, FLOAT32)
         if a.dtype.kind == "f":
-            text = f"fcmp {_FLOAT_COMPARE[op]} {a}, {b.text}"
+            text = self._float_compare(_FLOAT_COMPARE[op], a, b)
         else:
             table = _SIGNED_COMPARE if a.dtype.kind == "i" else _UNSIGNED_COMPARE
             text = f"icmp {table[op]} {a}, {b.text}"
         return self.instruction(op, text, BOOL, a.lanes, a, b)
+
+    def _float_compare(self, predicate: str, a: Value, b: Value) -> str:
+        """An instruction that compares and raises no flag for NaN, as NumPy.
+
+        LLVM takes the signalling instruction for `fcmp olt` and its like. The constrained intrinsic gives the quiet one
+        of the same speed; "ignore" lets it be moved like any other instruction.
+        """
+        if predicate in ("oeq", "une"):
+            return f"fcmp {predicate} {a}, {b.text}"
+        suffix = "f32" if a.dtype is FLOAT32 else "f64"
+        name = f"llvm.experimental.constrained.fcmp.{suffix if a.lanes == 1 else f'v{a.lanes}{suffix}'}"
+        result = Value("", BOOL, a.lanes).type
+        self.declare(f"declare {result} @{name}({a.type}, {a.type}, metadata, metadata)")
+        return f'call {result} @{name}({a}, {b}, metadata !"{predicate}", metadata !"fpexcept.ignore")'
 
     def cast(self, x: Value, dtype: DType) -> Value:
         """C conversion."""

@@ -3,8 +3,8 @@
 In: the expression emitter and operand values. Out: a value of the same dtype. Every function takes NaN (payload kept
 where arithmetic keeps it), infinities, denormals and signed zeros; its bound in ULP stands in its docstring and is
 tested over the whole range. They raise the floating-point flags (invalid, divide, overflow) where NumPy's functions do
-and nowhere else, but for two cases that cost a call which watches the flags one interpreted run: comparisons with NaN
-may raise invalid, and an infinite argument of an exponential may raise overflow.
+and nowhere else, but for a few cases that cost a call which watches the flags one interpreted run: `exp` of NaN raises
+invalid, an infinite argument of an exponential raises overflow (`docs/mathematics.md` has all).
 
 A file a family: `calculator` has the arithmetic, `guard` sends rare arguments to the runtime library, where
 `codegen.cpu.rare` puts the functions named here.

@@ -106,13 +106,13 @@ class Calculator:
         """To the nearest integer, as a float."""
         return self.expressions.unary("rint", x)
 
-    def nearest(self, x: Value, factor: float) -> tuple[Value, Value]:
-        """The integer nearest to x * factor: as a float, and as an integer whose low bits hold it.
+    def nearest(self, x: Value, factor: float, offset: int = 0) -> tuple[Value, Value]:
+        """The integer n nearest to x * factor: as a float, and n + offset in the low bits of an integer.
 
-        The magnitude must stay below 2**22 (float32), 2**51 (float64); the upper bits of the integer are those of the
-        constant, which is divisible by 2**22 (2**51).
+        Both magnitudes must stay below 2**21 (float32), 2**50 (float64); the upper bits of the integer are those of the
+        constant, which is divisible by 2**22 (2**51). An offset, such as the bias of an exponent, costs nothing here.
         """
-        magic = 1.5 * 2.0**self.mantissa_bits
+        magic = 1.5 * 2.0**self.mantissa_bits + offset
         shifted = self.fma(x, factor, magic)
         return self.sub(shifted, magic), self.bits(shifted)
 
@@ -157,6 +157,13 @@ class Calculator:
             x = self.choose(self.test("lt", x, low), low, x)
         return x
 
+    def clamp_signalling(self, x: Value, low: float, high: float) -> Value:
+        """`clamp` in one instruction for each bound, which raises the invalid flag for NaN."""
+        for predicate, bound in (("ogt", self.number(high)), ("olt", self.number(low))):
+            text = f"fcmp {predicate} {x}, {bound.text}"
+            x = self.choose(self.expressions.instruction("beyond", text, BOOL, x.lanes, x), bound, x)
+        return x
+
     def is_nan(self, x: Value) -> Value:
         """Whether x is NaN; raises no flag."""
         return self.expressions.unary("isnan", x)
@@ -191,15 +198,16 @@ class Calculator:
         biased = self.integer_op("add", x, 0x4338 << 48)  # the bits of 1.5 * 2**52
         return self.sub(self.from_bits(biased), magic)
 
-    def power_of_two(self, n: Value) -> Value:
-        """2**n for an integer n in the range of normal exponents, held in the low bits of `n`."""
-        biased = self.integer_op("add", n, self.bias)
+    def power_of_two(self, biased: Value) -> Value:
+        """2**n for n in the range of normal exponents, from n + bias in the low bits of an integer."""
         return self.from_bits(self.integer_op("shl", biased, self.mantissa_bits))
 
-    def scale(self, x: Value, n: Value) -> Value:
-        """x * 2**n in two factors, so that results underflow gradually and overflow to infinity; n in the low bits."""
-        half = self.shift_right(n, 1)
-        rest = self.integer_op("sub", n, half)
+    def scale(self, x: Value, biased_twice: Value) -> Value:
+        """x * 2**n in two factors, so that results underflow gradually and overflow to infinity; from n + 2 * bias in
+        the low bits of an integer.
+        """
+        half = self.shift_right(biased_twice, 1)
+        rest = self.integer_op("sub", biased_twice, half)
         return self.mul(self.mul(x, self.power_of_two(half)), self.power_of_two(rest))
 
     def wide(self, x: Value) -> Value:

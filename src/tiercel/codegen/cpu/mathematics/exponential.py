@@ -56,42 +56,44 @@ def _reduce(c: Calculator, x: Value, n: Value) -> Value:
     return c.fma(n, -low, c.fma(n, -high, x))
 
 
-def exp_parts(c: Calculator, x: Value) -> tuple[Value, Value]:
-    """(exp(r), n) with x = n * ln 2 + r; n is in the low bits of an integer."""
-    n, bits = c.nearest(x, math.log2(math.e))
+def _exp_parts(c: Calculator, x: Value, offset: int) -> tuple[Value, Value]:
+    """(exp(r), an integer with n + offset in its low bits) with x = n * ln 2 + r."""
+    n, bits = c.nearest(x, math.log2(math.e), offset)
     r = _reduce(c, x, n)
     p = c.horner(r, _EXP32 if c.single else _EXP64)
     return c.add(c.fma(c.mul(r, r), p, r), 1.0), bits
 
 
 def exp(expressions: Expressions, x: Value) -> Value:
-    """e**x. At most 1.1 ULP; denormal results rounded once, overflow to infinity."""
+    """e**x. At most 1.1 ULP; denormal results rounded once, overflow to infinity; NaN raises invalid."""
     c = Calculator(expressions, x)
-    y, n = exp_parts(c, c.clamp(x, c.of(-104.0, -746.0), c.of(89.0, 710.0)))
+    # quiet comparisons would make it a tenth slower, and softmax with it
+    inside = c.clamp_signalling(x, c.of(-104.0, -746.0), c.of(89.0, 710.0))
+    y, n = _exp_parts(c, inside, 2 * c.bias)
     return c.scale(y, n)
 
 
 def exp_of_negative(c: Calculator, x: Value) -> Value:
     """e**x for x <= 0: one factor less than `exp`, and no overflow."""
-    y, n = exp_parts(c, c.clamp(x, c.of(-104.0, -746.0)))
-    return c.mul(c.mul(y, c.power_of_two(c.integer_op("add", n, 64))), 2.0**-64)
+    y, n = _exp_parts(c, c.clamp(x, c.of(-104.0, -746.0)), c.bias + 64)
+    return c.mul(c.mul(y, c.power_of_two(n)), 2.0**-64)
 
 
 def exp2(expressions: Expressions, x: Value) -> Value:
     """2**x. At most 1 ULP; whole numbers exactly."""
     c = Calculator(expressions, x)
     x = c.clamp(x, c.of(-151.0, -1076.0), c.of(129.0, 1025.0))
-    n, bits = c.nearest(x, 1.0)
+    n, bits = c.nearest(x, 1.0, 2 * c.bias)
     r = c.sub(x, n)
     return c.scale(c.fma(r, c.horner(r, _EXP2_32 if c.single else EXP2_64), 1.0), bits)
 
 
-def _expm1_parts(c: Calculator, x: Value, near: Value) -> tuple[Value, Value]:
-    """(exp(r) - 1, n) with x = n * ln 2 + r, where `near` n = 0 and r = x."""
-    n, bits = c.nearest(x, math.log2(math.e))
+def _expm1_parts(c: Calculator, x: Value, near: Value, less: int) -> tuple[Value, Value]:
+    """(exp(r) - 1, 2**(n - less)) with x = n * ln 2 + r; where `near`, r is x."""
+    n, bits = c.nearest(x, math.log2(math.e), c.bias - less)
     r = _reduce(c, x, c.choose(near, 0.0, n))
     p = c.horner(r, _EXPM1_32 if c.single else _EXPM1_64)
-    return c.fma(c.mul(r, r), p, r), bits
+    return c.fma(c.mul(r, r), p, r), c.power_of_two(bits)
 
 
 def _is_near(c: Calculator, x: Value) -> Value:
@@ -104,8 +106,8 @@ def expm1(expressions: Expressions, x: Value) -> Value:
     """e**x - 1. At most 1.5 ULP; -0.0 and denormals are their own results."""
     c = Calculator(expressions, x)
     near = _is_near(c, x)
-    m, n = _expm1_parts(c, c.clamp(x, c.of(-20.0, -40.0), c.of(89.0, 710.0)), near)
-    half = c.power_of_two(c.integer_op("sub", n, 1))  # 2**n itself may be beyond the range
+    # half of 2**n, since that itself may be beyond the range
+    m, half = _expm1_parts(c, c.clamp(x, c.of(-20.0, -40.0), c.of(89.0, 710.0)), near, 1)
     far = c.mul(c.fma(half, m, c.sub(half, 0.5)), 2.0)
     return c.sign_of(c.choose(near, m, far), x)
 
@@ -123,8 +125,7 @@ def tanh(expressions: Expressions, x: Value) -> Value:
     c = Calculator(expressions, x)
     double = c.mul(c.clamp(c.abs(x), high=c.of(10.0, 20.0)), 2.0)
     near = _is_near(c, double)
-    m, n = _expm1_parts(c, double, near)
-    half = c.power_of_two(c.integer_op("sub", n, 1))
+    m, half = _expm1_parts(c, double, near, 1)
     h = c.choose(near, c.mul(m, 0.5), c.fma(half, m, c.sub(half, 0.5)))
     y = c.div(h, c.add(h, 1.0))
     # h - h * y is the same, and rounds less where y is small
@@ -143,8 +144,7 @@ def sinh(expressions: Expressions, x: Value) -> Value:
     """
     c = Calculator(expressions, x)
     near = _is_near(c, x)
-    m, n = _expm1_parts(c, c.clamp(c.abs(x), high=c.of(*_HYPERBOLIC_LIMIT)), near)
-    quarter = c.power_of_two(c.integer_op("sub", n, 2))
+    m, quarter = _expm1_parts(c, c.clamp(c.abs(x), high=c.of(*_HYPERBOLIC_LIMIT)), near, 2)
     m = c.choose(near, m, c.fma(quarter, m, c.sub(quarter, 0.25)))
     one = c.choose(near, 1.0, 0.25)
     both = c.add(m, c.div(c.mul(m, one), c.add(m, one)))
@@ -154,6 +154,6 @@ def sinh(expressions: Expressions, x: Value) -> Value:
 def cosh(expressions: Expressions, x: Value) -> Value:
     """Hyperbolic cosine. At most 2 ULP."""
     c = Calculator(expressions, x)
-    y, n = exp_parts(c, c.clamp(c.abs(x), high=c.of(*_HYPERBOLIC_LIMIT)))
-    quarter = c.mul(y, c.power_of_two(c.integer_op("sub", n, 2)))
+    y, n = _exp_parts(c, c.clamp(c.abs(x), high=c.of(*_HYPERBOLIC_LIMIT)), c.bias - 2)
+    quarter = c.mul(y, c.power_of_two(n))
     return c.mul(c.add(quarter, c.div(0.0625, quarter)), 2.0)

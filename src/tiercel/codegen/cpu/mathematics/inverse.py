@@ -93,9 +93,10 @@ def rare_atan2(c: Calculator, y: Value, x: Value) -> Value:
     a, b = c.abs(y), c.abs(x)
     swap = c.test("gt", a, b)
     small, large = c.choose(swap, b, a), c.choose(swap, a, b)
-    infinite = c.test("eq", large, math.inf)
+    # on the bits: LLVM makes a signalling comparison of one with infinity
+    infinite, both = (c.test_whole("eq", c.bits(v), c.infinity_bits) for v in (large, small))
     # one sixteenth of each: the sum does not overflow, and what a tiny one loses does not count beside a huge one
-    small = c.choose(c.test("eq", small, math.inf), 1.0, c.choose(infinite, 0.0, c.mul(small, 0.0625)))
+    small = c.choose(both, 1.0, c.choose(infinite, 0.0, c.mul(small, 0.0625)))
     large = c.choose(c.either(infinite, c.test("eq", large, 0.0)), 1.0, c.mul(large, 0.0625))
     result = _quadrants(c, _angle(c, small, large, swap), y, x)
     return c.choose(c.is_nan(x), x, c.choose(c.is_nan(y), y, result))

@@ -117,7 +117,7 @@ def log1p(expressions: Expressions, x: Value) -> Value:
     special = not_positive_normal(c, u)
     finite = c.choose(special, 1.0, x)
     _, n = split(c, c.choose(special, 2.0, u))
-    quadruple = c.power_of_two(c.integer_op("sub", 2, n))  # 2**-n itself may be denormal
+    quadruple = c.power_of_two(c.integer_op("sub", c.bias + 2, n))  # 2**-n itself may be denormal
     f = c.fma(c.mul(finite, quadruple), 0.25, c.fma(quadruple, 0.25, -1.0))
     y = combine(c, "log", f, c.to_float(n))
     return guarded(c, "log1p", special, c.sign_of(y, x), x)

@@ -93,7 +93,7 @@ def _exp2_twofold(c: Calculator, high: Value, low: Value) -> Value:
     """2**(high + low)."""
     beyond = c.test("gt", c.abs(high), 1100.0)
     high, low = c.choose(beyond, c.sign_of(1100.0, high), high), c.choose(beyond, 0.0, low)
-    n, bits = c.nearest(high, 1.0)
+    n, bits = c.nearest(high, 1.0, 2 * c.bias)
     r = c.add(c.sub(high, n), low)
     return c.scale(c.fma(r, c.horner(r, EXP2_64), 1.0), bits)
 
@@ -115,7 +115,7 @@ def pow(expressions: Expressions, x: Value, y: Value) -> Value:
         f, whole = wide.wide(f), wide.wide(c.to_float(n))
         exponent = wide.fma(wide.horner(f, _LOG2), f, whole)
         t = wide.clamp(wide.mul(exponent, wide.wide(c.choose(special, 1.0, y))), -160.0, 130.0)
-        m, bits = wide.nearest(t, 1.0)
+        m, bits = wide.nearest(t, 1.0, wide.bias)
         r = wide.sub(t, m)
         power = c.narrow(wide.mul(wide.fma(r, wide.horner(r, _EXP2), 1.0), wide.power_of_two(bits)))
     else:
@@ -166,9 +166,9 @@ def _cbrt(c: Calculator, a: Value) -> Value:
     """
     # the leading bits are enough, and few enough to be divided as a float
     shift = 9 if c.single else 32
-    _, third = c.nearest(c.to_float(c.shift_right(c.bits(a), shift)), -1 / 3)
-    start = (0x54A21D2A >> 9) + (1 << 22) if c.single else 0x553EF0FF  # 2**22: clears the bit that `nearest` sets
-    r = c.from_bits(c.integer_op("shl", c.integer_op("add", third, start), shift))
+    start = (0x54A21D2A >> 9) - (1 << 22) if c.single else 0x553EF0FF  # 2**22: clears the bit that `nearest` sets
+    _, leading = c.nearest(c.to_float(c.shift_right(c.bits(a), shift)), -1 / 3, start)
+    r = c.from_bits(c.integer_op("shl", leading, shift))
     for series in ((14 / 81, 2 / 9, 1 / 3),) if c.single else ((14 / 81, 2 / 9, 1 / 3), (2 / 9, 1 / 3)):
         h = c.fma(c.neg(c.mul(c.mul(a, r), r)), r, 1.0)
         r = c.fma(c.mul(r, h), c.horner(h, series), r)

@@ -1,4 +1,4 @@
-"""The loop form: constructors refuse ill-formed nodes, the checker refuses ill-formed functions, the evaluator gives NumPy's values."""
+"""The loop form: constructors and the checker refuse what is ill-formed, the evaluator gives NumPy's values."""
 
 from __future__ import annotations
 

@@ -194,7 +194,8 @@ def test_compiled_calls_are_counted_beside():
     for part in (
         "runs compiled (O1) since it is hot: 10 calls of 11", "compiled code of grid", "10 calls, 2.00 ms each",
         "interpreted 10.0 ms each", "2 calls it did not take", "made in 95.0 ms (ms: trace 5.0, codegen 90.0)",
-        "code was in the cache", "pays back after 12 calls, 10 so far", "8 trials, 90 elements, largest relative error 1.0e-07",
+        "code was in the cache", "pays back after 12 calls, 10 so far",
+        "8 trials, 90 elements, largest relative error 1.0e-07",
     ):  # fmt: skip
         assert part in text, part
     assert "not compiled" not in text

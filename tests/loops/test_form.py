@@ -57,9 +57,7 @@ def softmax_rows() -> Function:
         )), "vector"),
         For("j", N, Block((Store(Y, (I, J), Binary("div", Load(Y, (I, J)), total)),)), "vector"),
     ))  # fmt: skip
-    return Function(
-        "softmax", (B, N), (), (X, Y), (), Block((For("i", B, row, "parallel"),))
-    )
+    return Function("softmax", (B, N), (), (X, Y), (), Block((For("i", B, row, "parallel"),)))
 
 
 def test_softmax_evaluates_as_numpy():
@@ -128,9 +126,7 @@ def test_contract_with_bias_and_relu():
     bias = Buffer("bias", float32, (N,))
     acc = Var("acc", float32)
     z = Binary("add", acc, Load(bias, (J,)))
-    epilogue = Block(
-        (Store(Y, (I, J), Select(Compare("gt", z, f32(0.0)), z, f32(0.0))),)
-    )
+    epilogue = Block((Store(Y, (I, J), Select(Compare("gt", z, f32(0.0)), z, f32(0.0))),))
     body = Block((Contract(a, w, "i", "j", "acc", epilogue, B, N, k),))
     rng = np.random.default_rng(0)
     arrays = {
@@ -171,9 +167,7 @@ def ill_formed():
     yield "bound twice", function(Let("B", f32(0.0)))
     yield (
         "not declared",
-        function(
-            For("i", B, Block((Let("a", Load(Buffer("z", float32, (B,)), (I,))),)))
-        ),
+        function(For("i", B, Block((Let("a", Load(Buffer("z", float32, (B,)), (I,))),)))),
     )
     yield (
         "parallel axis",
@@ -185,9 +179,7 @@ def ill_formed():
     yield "used as", function(Let("s", f32(0.0)), Let("t", Var("s", float64)))
 
 
-@pytest.mark.parametrize(
-    ("message", "build"), list(ill_formed()), ids=[m for m, _ in ill_formed()]
-)
+@pytest.mark.parametrize(("message", "build"), list(ill_formed()), ids=[m for m, _ in ill_formed()])
 def test_ill_formed_is_refused(message, build):
     with pytest.raises(IllFormed, match=message):
         build()

@@ -69,7 +69,8 @@ class Writer:
         e = lambda: self.expression(depth - 1)  # noqa: E731
         kind = r.randrange(24)
         if kind < 5:
-            return f"({e()} {r.choice(['+', '-', '*', '//', '%', '|'])} {e()})"
+            # Growth has to stay bounded: nothing is multiplied by a variable.
+            return f"({e()} {r.choice(['+', '-', '* 2 -', '//', '%', '|'])} {e()})"
         if kind == 5:
             return f"({e()} {r.choice(['<', '==', '>=', 'is', 'in', 'not in'])} {e()})"
         if kind == 6:
@@ -137,7 +138,7 @@ class Writer:
             elif kind == 6:
                 self.line(depth, f"{r.choice(VARIABLES)} = {r.choice(VARIABLES)} = {self.expression()}")
             elif kind < 9:
-                self.line(depth, f"{r.choice(VARIABLES)} {r.choice(['+=', '-=', '*='])} {self.expression()}")
+                self.line(depth, f"{r.choice(VARIABLES)} {r.choice(['+=', '-=', '*= 2 -'])} {self.expression()}")
             elif kind < 12:
                 self.line(depth, f"log.append(({self.fresh()}, {self.name()}))")
             elif kind == 12 and loop:

@@ -38,7 +38,7 @@ def outcome(call: Any, a: Any, b: Any) -> tuple[Any, ...]:
     def tick() -> None:
         nonlocal ticks
         ticks += 1
-        if ticks > 30:
+        if ticks > 15:
             raise Stopped
 
     try:

@@ -259,6 +259,23 @@ def test_variable_locations() -> None:
     assert where == {"a": 0, "b": 1}
 
 
+def test_variable_locations_around_a_comprehension() -> None:
+    def f(xs, x):
+        a = [x + 1 for x in xs]
+        return a, x
+
+    entry = capture(f).program.entry
+    kinds = [i.opcode for i in entry.instructions]
+    assert entry.variables_at(0)["x"] == entry.variables_at(kinds.index("Return"))["x"] == 1
+    assert entry.variables_at(kinds.index("Append"))["x"] == entry.instructions[kinds.index("LoopStart")].target != 1
+
+    def g(xs):
+        return [y for y in xs], xs
+
+    entry = capture(g).program.entry
+    assert set(entry.variables_at(len(entry.instructions) - 1)) == {"xs"}
+
+
 def test_parameters() -> None:
     def f(a, /, b=2, *c, d, e=(1, 2), **g):
         pass

@@ -217,14 +217,18 @@ class FunctionBuilder:
             self._homes[register] = name
         return register
 
-    def variable(self, name: str, where: int | str) -> None:
-        """Say that from here on the variable is at `where` (as in `Variable`), and no longer where it was."""
+    def variable(self, name: str, where: int | str | None) -> None:
+        """Say that from here on the variable is at `where` (as in `Variable`), and no longer where it was.
+
+        None: it is gone, as the targets of a comprehension are behind it.
+        """
         here = len(self.instructions)
         kept = [v for v in self._variables if v.name != name or v.end >= 0 or v.start < here]
         self._variables = [
             Variable(v.name, v.start, here, v.where) if v.name == name and v.end < 0 else v for v in kept
         ]
-        self._variables.append(Variable(name, here, -1, where))
+        if where is not None:
+            self._variables.append(Variable(name, here, -1, where))
 
     def constant(self, value: object) -> int:
         """Return the operand of a constant: `Builder.constant`."""

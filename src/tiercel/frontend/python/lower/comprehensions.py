@@ -21,7 +21,7 @@ from tiercel.frontend.python.lower.assignments import assign, target_register
 from tiercel.frontend.python.lower.conditions import jump_if
 from tiercel.frontend.python.lower.operations import syntax
 from tiercel.frontend.python.lower.state import Lowering, expression
-from tiercel.frontend.python.scopes import Comprehension, Scope, walk_own
+from tiercel.frontend.python.scopes import Comprehension, Scope, names_bound, walk_own
 
 __all__ = ["consume_in_place", "consumer_of", "find_consumed"]
 
@@ -132,6 +132,14 @@ def _loops(
         _loop(lo, node, 0, first, step)
     finally:
         lo.scope = outer
+    for name in inner.variables:
+        around = outer.resolve(name)
+        lo.f.variable(name, None)
+        # The homes of the function's own variables are known for good.
+        if around is not None and (
+            around.kind != "local" or around.scope is not lo.scopes.root or lo.is_parameter(around)
+        ):
+            lo.locate(around)
 
 
 def _fresh_variables(lo: Lowering, node: Comprehension, scope: Scope) -> None:
@@ -156,6 +164,10 @@ def _loop(lo: Lowering, node: Comprehension, depth: int, iterator: int, step: Ca
     item = target_register(lo, generator.target)
     lo.emit(node, "LoopStart", loop, iterator, item, exit_.label)
     assign(lo, generator.target, item)
+    for name in names_bound(generator.target):
+        variable = lo.scope.resolve(lo.mangle(name))
+        if variable is not None:
+            lo.locate(variable)
     for condition in generator.ifs:
         go_on = lo.target()
         jump_if(lo, condition, go_on, again, node)

@@ -293,8 +293,18 @@ class Lowering:
         """Return the register of a variable, or of its cell."""
         found = self.registers.get(variable)
         if found is None:
-            found = self.registers[variable] = self.f.register(variable.name if variable.kind == "local" else None)
+            own = variable.kind == "local" and variable.scope is self.scopes.root
+            found = self.registers[variable] = self.f.register(variable.name if own else None)
         return found
+
+    def is_parameter(self, variable: Variable) -> bool:
+        """Whether a variable is a parameter in the register it arrived in."""
+        return variable.kind == "local" and self.home(variable) < len(self.f.parameters)
+
+    def locate(self, variable: Variable) -> None:
+        """Tell debuggers that from here on a name means this variable."""
+        home = self.home(variable)
+        self.f.variable(variable.name, home if variable.kind == "local" else f"cell:{home}")
 
     def load(self, where: Where, variable: Variable, dst: int | None = None) -> int:
         """Return an operand that holds the value of a variable; raises in Python's words if it has none."""

@@ -8,6 +8,7 @@ CaptureError and runs as Python, whole.
 from __future__ import annotations
 
 import ast
+import hashlib
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -112,9 +113,11 @@ def _lower(function: FunctionType, source: Source, options: CaptureOptions) -> C
     scopes = analyse(source, in_place=lambda g: id(g) in consumed, shares=lambda s: id(s) in shared)
     outliner = Outliner(source)
     lists = _always_lists(nodes, scopes, source)
+    # Of the text alone: the same function in another place of a file is the same function.
+    source_hash = hashlib.blake2b(source.text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     unbound: frozenset[Variable] = frozenset()
     while True:
-        builder = Builder(function.__qualname__, source.filename, facts=options.facts)
+        builder = Builder(function.__qualname__, source.filename, source_hash=source_hash, facts=options.facts)
         f = _begin(builder, function, source, options)
         lowering = Lowering(
             builder,

@@ -405,3 +405,14 @@ def test_pieces(tmp_path, monkeypatch):
     assert place("/nowhere/x.py", 3) == "/nowhere/x.py:3"
     assert place("<ipython-input-1>", 3) == "<ipython-input-1>:3"
     assert re.fullmatch(r"x\.py", place("x.py", None))
+
+
+def test_stalls_do_not_count_as_time_saved():
+    state = SignatureState(KEY)
+    for _ in range(30):
+        state.note(1000, 10)
+    for _ in range(10):
+        state.note(1_000_000, 1000)
+    state.note(1000, 10**9)
+    assert state.typical_ns == (31 * 10 + 10 * 1000) // 41
+    assert SignatureState(KEY, 4, 80).typical_ns == 20

@@ -165,14 +165,15 @@ class SignatureState:
     total_ns: int = 0
     variants: list[Variant] = field(default_factory=list)
     interpreted: dict[int, deque[int]] = field(default_factory=dict)
+    counts: dict[int, int] = field(default_factory=dict)  # calls, by the same key
     misses: int = 0
 
     @property
     def typical_ns(self) -> int:
-        """What an interpreted call takes: the median of the last ones, which a stall does not move."""
-        kept = [t for times in list(self.interpreted.values()) for t in list(times)]
-        if kept:
-            return int(statistics.median(kept))
+        """What an interpreted call takes on average, by medians for each amount of work: a stall does not move them."""
+        medians = [(self.counts.get(work, 1), statistics.median(t)) for work, t in list(self.interpreted.items()) if t]
+        if medians:
+            return int(sum(count * median for count, median in medians) / sum(count for count, _ in medians))
         return self.total_ns // self.calls if self.calls else 0
 
     def note(self, work: int, elapsed: int) -> None:
@@ -185,6 +186,7 @@ class SignatureState:
                 return
             self.interpreted[bucket] = deque(maxlen=MAX_TIMINGS)
         self.interpreted[bucket].append(elapsed)
+        self.counts[bucket] = self.counts.get(bucket, 0) + 1
 
 
 class Tiers:

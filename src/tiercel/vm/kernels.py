@@ -28,7 +28,7 @@ class KernelReport:
         reason, line: why it is not compiled, and the line that is the reason.
         calls, time_ns: through compiled code.
         interpreted_calls, interpreted_time_ns: with this Signature, through the interpreter.
-        interpreted_each_ns: what one of these takes: the median of the last.
+        interpreted_each_ns: what one of these takes, stalls left out.
         misses: calls that compiled code did not take.
         stages_ms: milliseconds of compiling, by stage.
         from_cache: whether it was compiled before, by another process.

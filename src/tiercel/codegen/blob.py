@@ -28,7 +28,6 @@ _THUNK = 16
 _MAX_ALIGN = 4096
 
 # x86-64 psABI, table "Relocation Types"
-_R_X86_64_64 = 1
 _R_X86_64_PC32 = 2
 _R_X86_64_PLT32 = 4
 _R_X86_64_PC64 = 24

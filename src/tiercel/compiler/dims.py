@@ -55,11 +55,3 @@ def divisors(x: DimLike) -> set[Dim]:
         for atom in monomial:
             found |= divisors(atom)
     return found
-
-
-def product_expression(shape: tuple[DimLike, ...]) -> Expr:
-    """The number of elements of a shape."""
-    total: Expr = Const(1, INDEX)
-    for dim in shape:
-        total = index_mul(total, dim_expression(dim))
-    return total

@@ -215,3 +215,17 @@ def graphs(step: Step) -> tuple[Graph, ...]:
             return (step.then, step.orelse)
         case Node() | Guard():
             return ()
+
+
+def values_in(data: Any) -> Iterator[Value]:
+    """The values among attributes, at any depth."""
+    if isinstance(data, Value):
+        yield data
+    elif isinstance(data, Mapping):
+        for item in data.values():
+            yield from values_in(item)
+    elif isinstance(data, tuple | list):
+        for item in data:
+            yield from values_in(item)
+    elif isinstance(data, slice):
+        yield from values_in((data.start, data.stop, data.step))

@@ -15,10 +15,21 @@ What is checked:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
 
-from tiercel.compiler.graph import Branch, Graph, Guard, Loop, Node, Region, Result, Step, Value, is_constant
+from tiercel.compiler.graph import (
+    Branch,
+    Graph,
+    Guard,
+    Loop,
+    Node,
+    Region,
+    Result,
+    Step,
+    Value,
+    is_constant,
+    values_in,
+)
 from tiercel.errors import InternalError
 from tiercel.operators import ALL
 from tiercel.operators.types import (
@@ -251,17 +262,3 @@ def _check_result(result: Result, scope: _Scope, inputs: int, where: str) -> Non
             pass
         case _:
             raise IllFormedGraph(f"{where}: a result that is a {result.what!r}")
-
-
-def values_in(data: Any) -> Iterator[Value]:
-    """The values among attributes, at any depth."""
-    if isinstance(data, Value):
-        yield data
-    elif isinstance(data, Mapping):
-        for item in data.values():
-            yield from values_in(item)
-    elif isinstance(data, tuple | list):
-        for item in data:
-            yield from values_in(item)
-    elif isinstance(data, slice):
-        yield from values_in((data.start, data.stop, data.step))

@@ -28,7 +28,7 @@ from tiercel.compiler.dims import dim_expression, divisors
 from tiercel.compiler.elementwise import COMPARISONS, EXPRESSIONS, NotLowered, cast
 from tiercel.compiler.expand import COUNTED, expand_composites
 from tiercel.compiler.fuse import Group, Item, fuse, is_elementwise
-from tiercel.compiler.graph import Branch, Graph, Guard, Loop, Node, Region, Result, Value, steps
+from tiercel.compiler.graph import Branch, Graph, Guard, Loop, Node, Region, Result, Value, steps, values_in
 from tiercel.compiler.interface import (
     PACK_PADDING,
     Constant,
@@ -130,7 +130,7 @@ def _uses(graph: Graph) -> Iterator[tuple[Value, object]]:
             case Node():
                 for value in step.inputs:
                     yield value, step
-                for value in _values_in(step.attributes):
+                for value in values_in(step.attributes):
                     yield value, step
             case Loop():
                 for carried in step.carried:
@@ -148,19 +148,6 @@ def _uses(graph: Graph) -> Iterator[tuple[Value, object]]:
                     yield merged.orelse, step
             case Guard():
                 yield step.condition, step
-
-
-def _values_in(data: Any) -> Iterator[Value]:
-    if isinstance(data, Value):
-        yield data
-    elif isinstance(data, dict):
-        for item in data.values():
-            yield from _values_in(item)
-    elif isinstance(data, tuple | list):
-        for item in data:
-            yield from _values_in(item)
-    elif isinstance(data, slice):
-        yield from _values_in((data.start, data.stop, data.step))
 
 
 class Lowerer:

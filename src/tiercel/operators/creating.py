@@ -564,11 +564,6 @@ def always_uint32(call: Call) -> DType:
     return uint32
 
 
-def always_int64(call: Call) -> DType:
-    """int64."""
-    return int64
-
-
 def shape_key(call: Call) -> Shape:
     """One key."""
     return (2,)

@@ -19,7 +19,7 @@ import numpy as np
 from tiercel.dtypes import DType, as_dtype, bool_, check_int_range, complex128, float64, int64, is_dtype
 from tiercel.errors import DTypeError, ShapeError
 from tiercel.operators.layout import Layout, k_order
-from tiercel.operators.table import Call, DTypeRule, KindRule, LayoutRule, ShapeRule, shape_of
+from tiercel.operators.table import Call, DTypeRule, KindRule, ShapeRule, shape_of
 from tiercel.operators.types import (
     ArrayType,
     ListType,
@@ -52,7 +52,6 @@ __all__ = [
     "kind_numpy",
     "layout_c",
     "layout_k",
-    "layout_like",
     "layout_reduce",
     "normalized_axes",
     "resolve_ufunc",
@@ -396,15 +395,6 @@ def layout_k(call: Call, shape: Shape) -> Layout:
 def layout_c(call: Call, shape: Shape) -> Layout:
     """C order."""
     return Layout.c(len(shape))
-
-
-def layout_like(position: int = 0) -> LayoutRule:
-    """Exactly the layout of operand i: the result is the operand or has its strides."""
-
-    def rule(call: Call, shape: Shape) -> Layout:
-        return call.layout(position)
-
-    return rule
 
 
 def layout_f_or_c(call: Call, shape: Shape) -> Layout:

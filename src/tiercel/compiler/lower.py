@@ -29,6 +29,7 @@ from tiercel.compiler.elementwise import COMPARISONS, EXPRESSIONS, NotLowered, c
 from tiercel.compiler.expand import COUNTED, expand_composites
 from tiercel.compiler.fuse import Group, Item, fuse, is_elementwise
 from tiercel.compiler.graph import Branch, Graph, Guard, Loop, Node, Region, Result, Value, steps, values_in
+from tiercel.compiler.groups import lower_group
 from tiercel.compiler.interface import (
     PACK_PADDING,
     Constant,
@@ -420,7 +421,7 @@ class Lowerer:
         self.guard_sizes(item)
         match item:
             case Group():
-                self.nests.group(item)
+                lower_group(self, item)
             case Node():
                 self.node(item)
             case Loop():

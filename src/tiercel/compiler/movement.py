@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 from tiercel.compiler.dims import dim_expression
 from tiercel.compiler.elementwise import NotLowered
 from tiercel.compiler.fuse import REDUCTIONS
+from tiercel.compiler.gather import gather_rows
 from tiercel.compiler.graph import Node, Value
 from tiercel.compiler.memory import Memory
+from tiercel.compiler.reductions import lower_reduction
 from tiercel.loops.form import Const, Expr
 from tiercel.loops.index import index_add, index_mul
 from tiercel.operators.types import ArrayType, PyIntType
@@ -280,7 +282,7 @@ def _gather(state: Lowerer, node: Node) -> None:
     kind = _array(indices).dtype
     if kind.kind not in "iu" or kind.name == "uint64":
         raise NotLowered(f"an index of {kind.name}")
-    state.nests.gather_rows(state.place(table), state.place(indices), node.outputs[0], node.origin)
+    gather_rows(state, state.place(table), state.place(indices), node.outputs[0], node.origin)
 
 
 def _fill(state: Lowerer, node: Node) -> None:
@@ -331,7 +333,7 @@ def _same(state: Lowerer, node: Node) -> None:
 
 
 def _reduce(state: Lowerer, node: Node) -> None:
-    state.nests.reduce(node)
+    lower_reduction(state, node)
 
 
 RULES: Mapping[str, Rule] = {

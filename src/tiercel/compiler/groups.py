@@ -1,0 +1,23 @@
+"""The nest of a group, by what the group holds: a product, row reductions, or elements only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tiercel.compiler.fuse import Group
+from tiercel.compiler.pointwise import lower_pointwise
+from tiercel.compiler.products import lower_product
+from tiercel.compiler.rows import lower_rows
+
+if TYPE_CHECKING:
+    from tiercel.compiler.lower import Lowerer
+
+
+def lower_group(state: Lowerer, group: Group) -> None:
+    """The nest of a group."""
+    if group.contraction is not None:
+        lower_product(state, group, group.contraction)
+    elif group.row:
+        lower_rows(state, group)
+    else:
+        lower_pointwise(state, group)

@@ -1,0 +1,184 @@
+"""Products of matrices, with the elementwise members that follow them as the epilogue.
+
+In: a `Group` of `fuse` that begins with a contraction. Out: `Contract` statements, one per matrix of a stack; weights
+are packed by the lowerer (`Lowerer.packed_operand`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tiercel.compiler.dims import dim_expression
+from tiercel.compiler.elementwise import NotLowered
+from tiercel.compiler.fuse import Group
+from tiercel.compiler.graph import Node, Value
+from tiercel.compiler.memory import Memory
+from tiercel.compiler.nests import Access
+from tiercel.compiler.pointwise import element_statements, needed_outside, outside_operands
+from tiercel.loops.form import (
+    INDEX,
+    Allocate,
+    Binary,
+    Block,
+    Buffer,
+    Compare,
+    Const,
+    Contract,
+    Expr,
+    Stmt,
+    Store,
+    Var,
+)
+from tiercel.operators.types import ArrayType, Shape
+from tiercel.shapes import Symbol, product
+
+if TYPE_CHECKING:
+    from tiercel.compiler.lower import Lowerer
+
+
+def lower_product(state: Lowerer, group: Group, node: Node) -> None:
+    """The nest of a product of matrices, or of stacks of them, and of the members that follow it."""
+    x, y = (state.place(v) for v in node.inputs)
+    dtype = x.root.dtype
+    output = node.outputs[0]
+    assert isinstance(output.type, ArrayType)
+    if not (dtype is y.root.dtype is output.type.dtype) or dtype.name not in ("float32", "float64"):
+        raise NotLowered(f"a product of {dtype.name} and {y.root.dtype.name}", node.origin)
+    if len(x.shape) < 2 or len(y.shape) < 2 or (node.operator == "dot" and len(y.shape) > 2):
+        raise NotLowered("a product with a vector", node.origin)
+    if state.facts.equal(x.shape[-1], y.shape[-2]) is not True:
+        agree = Compare("eq", dim_expression(x.shape[-1]), dim_expression(y.shape[-2]))
+        state.require(agree, node.origin)
+    if len(y.shape) == 2 and len(x.shape) > 2:
+        flat = (product(x.shape[:-1]), x.shape[-1])
+        view = x.reshaped(flat)
+        if view is None:
+            compact = state.arena("compact", dtype, x.shape)
+            state.nests.copy(x, compact)
+            view = compact.reshaped(flat)
+            assert view is not None
+        x = view
+        batch: Shape = ()
+    else:
+        batch = group.domain[:-2]
+    origin, domain = node.origin, group.domain
+    reads = {
+        v: Access(state.place(v), state.nests.strides_over(state.place(v), domain, origin))
+        for v in outside_operands(state, group)
+    }
+    outputs = [n.outputs[0] for n in group.nodes if needed_outside(state, group, n.outputs[0])]
+    writes = {v: [Access(m, m.strides) for m in state.destinations(v)] for v in outputs}
+    if batch:
+        _batched(state, group, node, x, y, reads, writes)
+        return
+    everything = [*reads.values(), *(a for many in writes.values() for a in many)]
+    lasts = [a.strides[-1] for a in everything]
+    for access in everything:
+        access.strides = access.strides[:-1]
+    lead = state.nests.merge(domain[:-1], everything)
+    for access, stride in zip(everything, lasts, strict=True):
+        access.strides = (*access.strides, stride)
+    _contract(state, group, node, x, y, reads, writes, lead)
+
+
+def _contract(
+    state: Lowerer,
+    group: Group,
+    node: Node,
+    x: Memory,
+    y: Memory,
+    reads: dict[Value, Access],
+    writes: dict[Value, list[Access]],
+    lead: Shape,
+) -> None:
+    """One product of matrices; `lead` are the axes its rows run over."""
+    dims = (*lead, group.domain[-1])
+    for value, access in reads.items():
+        state.nests.declare(access, dims, value.name or "x")
+    for value, many in writes.items():
+        for access in many:
+            state.nests.declare(access, dims, value.name or "y")
+    a = state.nests.declare(Access(x, x.strides), x.shape, "a")
+    packed = state.packed_operand(y)
+    if packed is None:
+        b = state.nests.declare(Access(y, y.strides), y.shape, "b")
+    elif packed.space == "constant":
+        b = packed
+    else:
+        b = Buffer(
+            state.fresh("b_packed"), packed.dtype, tuple(dim_expression(d) for d in y.shape), None, "arena",
+            packed.name, Const(0, INDEX),
+        )  # fmt: skip
+        state.emit(Allocate(b))
+    row, column, total = (state.fresh(n) for n in ("row", "column", "total"))
+    index = _unflatten(Var(row), lead)
+    dtype = x.root.dtype
+    known: dict[Value, Expr] = {node.outputs[0]: Var(total, dtype)}
+    stmts: list[Stmt] = []
+    for access in writes.get(node.outputs[0], ()):
+        assert access.buffer is not None
+        stmts.append(Store(access.buffer, (*index, Var(column)), Var(total, dtype)))
+    stmts += element_statements(
+        state, [n for n in group.nodes if n is not node], reads, writes, (*index, Var(column)), known
+    )
+    m, n, k = (dim_expression(d) for d in (x.shape[0], y.shape[1], x.shape[1]))
+    state.emit(Contract(a, b, row, column, total, Block(tuple(stmts)), m, n, k, packed is not None))
+
+
+def _unflatten(row: Expr, lead: Shape) -> tuple[Expr, ...]:
+    """The indices of the leading axes from the row number."""
+    index: list[Expr] = []
+    rest = row
+    for dim in reversed(lead[1:]):
+        # with a size of 0 there is no row; the divisor only has to be no zero
+        extent = Binary("max", dim_expression(dim), Const(1, INDEX))
+        index.append(Binary("mod", rest, extent))
+        rest = Binary("floordiv", rest, extent)
+    return tuple(reversed([*index, rest])) if lead else ()
+
+
+def _batched(
+    state: Lowerer,
+    group: Group,
+    node: Node,
+    x: Memory,
+    y: Memory,
+    reads: dict[Value, Access],
+    writes: dict[Value, list[Access]],
+) -> None:
+    """A product of stacks of matrices: loops over the leading axes around products."""
+    batch = group.domain[:-2]
+    over = {
+        id(m): state.nests.strides_over(replace(m, shape=m.shape[:-2], strides=m.strides[:-2]), batch, node.origin)
+        for m in (x, y)
+    }
+
+    def at(memory: Memory, strides: Shape, index: tuple[Symbol, ...]) -> Memory:
+        offset = memory.offset
+        for i, stride in zip(index, strides, strict=True):
+            offset = offset + i * stride
+        return Memory(memory.root, memory.shape[-2:], memory.strides[-2:], offset)
+
+    def body(index: tuple[Expr, ...]) -> None:
+        symbols = tuple(Symbol(i.name, "scalar") for i in index if isinstance(i, Var))
+
+        def inner(access: Access) -> Access:
+            offset = access.memory.offset
+            for i, stride in zip(symbols, access.strides[:-2], strict=True):
+                offset = offset + i * stride
+            memory = Memory(access.memory.root, group.domain[-2:], access.strides[-2:], offset)
+            return Access(memory, access.strides[-2:])
+
+        _contract(
+            state,
+            group,
+            node,
+            at(x, over[id(x)], symbols),
+            at(y, over[id(y)], symbols),
+            {v: inner(a) for v, a in reads.items()},
+            {v: [inner(a) for a in many] for v, many in writes.items()},
+            (group.domain[-2],),
+        )
+
+    state.nests.over(batch, body)

@@ -22,8 +22,9 @@ from typing import Any
 
 from tiercel.errors import TiercelError
 
-MAGIC = b"TCLBLOB1"
+MAGIC = b"TCLBLOB2"
 PAGE = mmap.PAGESIZE
+_BLOB_HEADER = 32
 _THUNK = 16
 _MAX_ALIGN = 4096
 
@@ -46,15 +47,17 @@ class Blob:
         image: the bytes to map, import slots (8 bytes each) last.
         entries: offset of each entry point.
         imports: offset of the slot of each import.
+        unwind: offset and size of the `.eh_frame` records, for debuggers.
     """
 
     image: bytes
     entries: Mapping[str, int]
     imports: Mapping[str, int]
+    unwind: tuple[int, int] = (0, 0)
 
     def to_bytes(self) -> bytes:
-        """Magic, CRC-32 of the rest, counts, name tables, image; little-endian."""
-        parts = [struct.pack("<III", len(self.entries), len(self.imports), len(self.image))]
+        """Magic, CRC-32 of the rest, counts and sizes, name tables, image; little-endian."""
+        parts = [struct.pack("<IIIII", len(self.entries), len(self.imports), len(self.image), *self.unwind)]
         for table in (self.entries, self.imports):
             for name, offset in table.items():
                 raw = name.encode()
@@ -72,12 +75,12 @@ class Blob:
         """
         if data[:8] != MAGIC:
             raise BlobError("not a blob: wrong magic")
-        if len(data) < 24:
+        if len(data) < _BLOB_HEADER:
             raise BlobError(f"truncated blob: {len(data)} bytes")
         if struct.unpack_from("<I", data, 8)[0] != zlib.crc32(data[12:]):
             raise BlobError("damaged blob: checksum does not match")
-        entries_count, imports_count, size = struct.unpack_from("<III", data, 12)
-        at = 24
+        entries_count, imports_count, size, *unwind = struct.unpack_from("<IIIII", data, 12)
+        at = _BLOB_HEADER
         tables: list[dict[str, int]] = []
         for count in (entries_count, imports_count):
             table: dict[str, int] = {}
@@ -95,7 +98,9 @@ class Blob:
             raise BlobError(f"damaged blob: image of {len(data) - at} bytes, {size} expected")
         if any(offset + 8 > size for offset in tables[1].values()):
             raise BlobError("damaged blob: import slot outside of the image")
-        return cls(data[at:], tables[0], tables[1])
+        if sum(unwind) > size:
+            raise BlobError("damaged blob: unwind records outside of the image")
+        return cls(data[at:], tables[0], tables[1], (unwind[0], unwind[1]))
 
 
 def link(obj: bytes, entries: Iterable[str]) -> Blob:
@@ -114,9 +119,10 @@ def link(obj: bytes, entries: Iterable[str]) -> Blob:
     elf = ELFFile(io.BytesIO(obj))
     image = bytearray()
     base: dict[int, int] = {}
-    for number, section in enumerate(elf.iter_sections()):
-        if not section["sh_flags"] & _SHF_ALLOC or section.name.startswith(".eh_frame") or not section["sh_size"]:
-            continue
+    unwind = (0, 0)
+    allocated = [(n, s) for n, s in enumerate(elf.iter_sections()) if s["sh_flags"] & _SHF_ALLOC and s["sh_size"]]
+    allocated.sort(key=lambda row: row[1].name == ".eh_frame")  # behind the code
+    for number, section in allocated:
         if section["sh_flags"] & 1:
             raise BlobError(f"section {section.name} is writable: generated code keeps no state")
         align = max(1, section["sh_addralign"])
@@ -124,6 +130,8 @@ def link(obj: bytes, entries: Iterable[str]) -> Blob:
             raise BlobError(f"section {section.name} wants alignment {align}")
         image.extend(b"\xcc" * (-len(image) % align))
         base[number] = len(image)
+        if section.name == ".eh_frame":
+            unwind = (len(image), len(section.data()))
         image.extend(section.data())
     table = elf.get_section_by_name(".symtab")
     symbols: list[Any] = list(table.iter_symbols()) if table is not None else []  # type: ignore[attr-defined]
@@ -173,7 +181,7 @@ def link(obj: bytes, entries: Iterable[str]) -> Blob:
     missing = [name for name in entries if name not in offsets]
     if missing:
         raise BlobError(f"entry {', '.join(missing)} is not defined by the object")
-    return Blob(bytes(image), {name: offsets[name] for name in entries}, slots)
+    return Blob(bytes(image), {name: offsets[name] for name in entries}, slots, unwind)
 
 
 class Mapped:
@@ -183,6 +191,8 @@ class Mapped:
         self._memory: mmap.mmap | None = memory
         self._base = address
         self._entries = blob.entries
+        self._used = len(blob.image)
+        self.unwind = blob.unwind
         self.size_bytes = len(memory)
 
     def address(self, entry: str) -> int:
@@ -191,12 +201,18 @@ class Mapped:
             raise BlobError("the code has been released")
         return self._base + self._entries[entry]
 
+    def content(self) -> tuple[int, bytes]:
+        """The address of the code, and its bytes."""
+        if self._memory is None:
+            raise BlobError("the code has been released")
+        return self._base, self._memory[: self._used]
+
     def symbols(self) -> list[tuple[str, int, int]]:
         """Name, start and size of what is there: each entry up to the next one; "" is what lies before the first."""
         if self._memory is None:
             raise BlobError("the code has been released")
         places = [("", 0), *sorted(self._entries.items(), key=lambda item: item[1])]
-        ends = [offset for _, offset in places[1:]] + [self.size_bytes]
+        ends = [offset for _, offset in places[1:]] + [self.unwind[0] or self.size_bytes]
         return [
             (name, self._base + start, end - start)
             for (name, start), end in zip(places, ends, strict=True)

@@ -168,6 +168,13 @@ ROWS: Final = (
         ("TIERCEL_PERF_MAP",),
         "Name compiled code for Linux perf, in /tmp/perf-PID.map.",
     ),
+    Setting(
+        "gdb",
+        kinds.BOOLEAN,
+        False,
+        ("TIERCEL_GDB",),
+        "Register compiled code with debuggers (GDB's JIT interface): names, source line, unwinding.",
+    ),
 )
 
 SETTINGS: Final[Mapping[str, Setting]] = {row.name: row for row in ROWS}
@@ -206,6 +213,7 @@ class Settings(Mapping[str, Any]):
     debug_filter: str
     dump_dir: str | None
     perf_map: bool
+    gdb: bool
 
     def is_strict(self, kind: str) -> bool:
         """Whether a ledger entry of this kind is an error."""

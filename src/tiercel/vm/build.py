@@ -34,6 +34,7 @@ class SharedFrames(Frames):
     def __init__(self, library: Mapped) -> None:
         packs = {name: library.address(gemm_names(as_dtype(name))[2]) for name in GEMM_DTYPES}
         super().__init__(library.address(CALL), pack=packs, stub=library.address(STUB))
+        self.library = library
         self._addresses = (library.address(RUN), library.address(WORKER))
         self._lock = threading.Lock()
         self._pool: ThreadPool | None = None

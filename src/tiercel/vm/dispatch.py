@@ -32,7 +32,6 @@ import numpy as np
 
 from tiercel.bytecode.program import Function, Program
 from tiercel.codegen.abi import frame_size, frame_words
-from tiercel.codegen.blob import Mapped
 from tiercel.codegen.cpu.stub import SAMPLE, SAMPLE_QUICK, Head
 from tiercel.compiler.abstract import Untraceable
 from tiercel.compiler.elementwise import NotLowered
@@ -47,7 +46,7 @@ from tiercel.hotpath.events import events
 from tiercel.values.tensor import Tensor
 from tiercel.vm.entry import MISS, Entry, Frames, fixed_bytes, make_entry
 from tiercel.vm.forms import show
-from tiercel.vm.perf import name_code
+from tiercel.vm.naming import name_for_tools
 from tiercel.vm.stub import make_function, make_preamble, make_table
 
 __all__ = ["Builder", "Built", "SignatureState", "Tiers", "signature_of"]
@@ -443,11 +442,9 @@ class Tiers:
         self.publish()
         if not built.from_cache:
             self.compiles += 1
-        if self.settings().perf_map:
-            place = self.function.__code__
-            for kept in built.keep:
-                if isinstance(kept, Mapped):
-                    name_code(kept, self.name, place.co_filename, place.co_firstlineno)
+        settings = self.settings()
+        if settings.perf_map or settings.gdb:
+            name_for_tools(built.keep, built.frames.library, settings, self.name, self.function.__code__)
         events().add(
             "patched", region=self.name, signature=variant.region.signature, from_cache=built.from_cache,
             total_ms=sum(built.times_ms.values()), times_ms=dict(built.times_ms),

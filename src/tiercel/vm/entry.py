@@ -23,6 +23,7 @@ from typing import Any, Final
 import numpy as np
 
 from tiercel.codegen.abi import ARENA, POOL, THREADS
+from tiercel.codegen.blob import Mapped
 from tiercel.compiler.abstract import Source
 from tiercel.compiler.environment import Condition
 from tiercel.compiler.interface import (
@@ -155,7 +156,10 @@ class Frames:
     Attributes:
         stub: address of the machine-code entry stub, 0 for none.
         shared: pool, threads and tried as words for the stub.
+        library: the library that the functions are in, where it is mapped code of ours.
     """
+
+    library: Mapped | None = None
 
     def __init__(
         self, call: int, *, pool: int = 0, threads: int = 1, pack: Mapping[str, int] | None = None, stub: int = 0

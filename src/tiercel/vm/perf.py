@@ -14,9 +14,13 @@ from pathlib import Path
 from typing import Final
 
 from tiercel.codegen.blob import Mapped
+from tiercel.codegen.elf import CodeSymbol
 from tiercel.hotpath.events import events
 
-__all__ = ["map_file", "name_code"]
+__all__ = ["RUNTIME", "functions_of", "map_file", "name_code"]
+
+RUNTIME: Final = "runtime"
+"""The name of the library that all compiled code shares: matrix products, thread pool, entry stub."""
 
 _lock: Final = threading.Lock()
 _failed: Final[set[int]] = set()  # processes that could not write
@@ -28,13 +32,22 @@ def map_file() -> Path:
     return (folder if folder.is_dir() else Path(tempfile.gettempdir())) / f"perf-{os.getpid()}.map"
 
 
-def name_code(mapped: Mapped, name: str, filename: str, line: int) -> None:
-    """Name mapped code `tiercel:NAME (FILE:LINE)`: its loops `NAME loops`, the size of its scratch `NAME arena`."""
-    place = f"({Path(filename).name}:{line})"
-    lines = []
+def functions_of(mapped: Mapped, name: str) -> list[CodeSymbol]:
+    """What is in mapped code: `NAME`, its loops as `NAME loops`, the size of its scratch as `NAME arena`."""
+    found = []
     for entry, start, size in mapped.symbols():
-        part = " arena" if entry.endswith(".arena") else "" if entry else " loops"
-        lines.append(f"{start:x} {size:x} tiercel:{name}{part} {place}\n")
+        if name == RUNTIME:
+            part = f" {entry.removeprefix('tc.') or 'parts'}"
+        else:
+            part = " arena" if entry.endswith(".arena") else "" if entry else " loops"
+        found.append(CodeSymbol(f"{name}{part}", start, size))
+    return found
+
+
+def name_code(mapped: Mapped, name: str, filename: str, line: int) -> None:
+    """Name mapped code `tiercel:NAME (FILE:LINE)`, as `functions_of` tells its parts."""
+    place = f" ({Path(filename).name}:{line})" if filename else ""
+    lines = [f"{f.address:x} {f.size:x} tiercel:{f.name}{place}\n" for f in functions_of(mapped, name)]
     with _lock:
         try:
             with map_file().open("a", encoding="utf-8") as file:

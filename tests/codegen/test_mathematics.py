@@ -341,27 +341,28 @@ def numpy_flags(function, *operands):
 
 
 PROBES = (
-    *(0.0, 1.0, 0.5, 0.25, 2.0, 3.0, 1e-3, 9.5, 30.0, 88.0, 89.0, 104.0, 120.0, 709.0, 711.0, 800.0),
-    *(1e5, 1e10, 1e30, 1e-30, 1e-40, math.inf),
+    *(0.0, 1.0, 0.5, 0.25, 2.0, 3.0, 1e-3, 9.5, 30.0, 88.0, 89.0, 104.0, 120.0, 709.0, 711.0, 800.0, 6e-8, 11.0, 12.0),
+    *(1e5, 1e10, 1e30, 3e38, 1e-30, 1e-40, 1e-45, 65504.0, 65520.0, 1.0000001, 0.9999999, 1.5, math.inf, math.nan),
 )
 SILENT = ("erf", "erfc", "sigmoid")  # NumPy has no such function: our references never warn
-OF_INFINITY = ("exp", "exp2", "expm1", "sinh", "cosh")  # may raise overflow for an infinite argument: documented
-BEYOND_DOMAIN = ("arcsin", "arccos", "arccosh", "arctanh")  # may raise overflow beside invalid
+OTHER_UNARY = ("neg", "abs", "floor", "ceil", "rint", "trunc", "sign", "sqrt", "rsqrt", "isnan", "isinf", "isfinite")
 
 
-@pytest.mark.parametrize("name", ["float32", "float64"])
-@pytest.mark.parametrize("op", UNARY_OPS)
+@pytest.mark.parametrize("name", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("op", [*UNARY_OPS, *OTHER_UNARY])
 def test_flags_are_numpys(op, name, target):
+    """Of every kind and for every probe, whatever stands in the other lanes."""
+    if (op, name) == ("rsqrt", "float16"):
+        pytest.skip("NumPy has no such function, and two steps in float16 overflow where one in float32 does not")
     f = compiled(op, name, target)
+    dtype = as_dtype(name).numpy
+    numpys = {"neg": np.negative, "rsqrt": lambda x: 1 / np.sqrt(x)}.get(op) or reference(op)
     for probe in (*PROBES, *(-p for p in PROBES)):
         with np.errstate(all="ignore"):
-            x = np.array([probe], name)
-        if np.isinf(x[0]) and (op in OF_INFINITY):
-            continue
-        want = 0 if op in SILENT else numpy_flags(reference(op), x)
+            x = np.array([0.5, probe], dtype) if op != "arccosh" else np.array([1.5, probe], dtype)
+        want = 0 if op in SILENT else numpy_flags(numpys, x)
         f(x)
-        got = f.flags & ~OVERFLOW if op in BEYOND_DOMAIN and want & INVALID else f.flags
-        assert got == want, (op, probe)
+        assert f.flags == want, (op, probe)
 
 
 @pytest.mark.parametrize("name", ["float32", "float64"])
@@ -388,7 +389,7 @@ def test_nan_raises_nothing(op, name, target):
     f = compiled(op, name, target)
     values = np.array([np.nan, 0.5, -np.nan, 0.75], name)
     f(values + (op == "arccosh"), values[::-1])
-    assert f.flags == (INVALID if op == "exp" else 0)  # documented: the price of its speed
+    assert f.flags == 0
 
 
 @pytest.mark.parametrize("op", UNARY_OPS)

@@ -177,7 +177,9 @@ class Emitter:
         self.chunk = chunk  # the body of a parallel axis: what is inside runs serially
         self.writer = Writer()
         self.environment = Environment()
-        self.expressions = Expressions(self.writer, self.environment, written_buffers(function.body), module.declare)
+        self.expressions = Expressions(
+            self.writer, self.environment, written_buffers(function.body), module.declare, avx512=target.masked_memory
+        )
         self.arena: Expr = Const(0, INDEX)
         self.words = frame_words(function)
         self.entry = self.writer.placeholder()

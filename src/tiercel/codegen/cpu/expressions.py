@@ -111,12 +111,19 @@ class Expressions:
     """Emits expressions at the current position of a writer."""
 
     def __init__(
-        self, writer: Writer, environment: Environment, written: frozenset[str], declare: Callable[[str], object]
+        self,
+        writer: Writer,
+        environment: Environment,
+        written: frozenset[str],
+        declare: Callable[[str], object],
+        *,
+        avx512: bool = False,
     ):
         self.writer = writer
         self.environment = environment
         self.written = written
         self.declare = declare  # called with the text of an external declaration the module needs
+        self.avx512 = avx512  # whether instructions of AVX-512 may be named
         self.known: list[dict[str, Value]] = [{}]  # per level: instruction text -> the value it already has
         self.pinned = 0  # the innermost level that loads and divisions may not leave
         self.entry: Lines | None = None  # where stack memory is taken: the beginning of the function

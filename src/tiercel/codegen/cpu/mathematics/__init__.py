@@ -3,8 +3,7 @@
 In: the expression emitter and operand values. Out: a value of the same dtype. Every function takes NaN (payload kept
 where arithmetic keeps it), infinities, denormals and signed zeros; its bound in ULP stands in its docstring and is
 tested over the whole range. They raise the floating-point flags (invalid, divide, overflow) where NumPy's functions do
-and nowhere else, but for a few cases that cost a call which watches the flags one interpreted run: `exp` of NaN raises
-invalid, an infinite argument of an exponential raises overflow (`docs/mathematics.md` has all).
+and nowhere else: a flag too many would send every call that watches it to the interpreter.
 
 A file a family: `calculator` has the arithmetic, `guard` sends rare arguments to the runtime library, where
 `codegen.cpu.rare` puts the functions named here.

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tiercel.codegen.cpu.text import Value
 from tiercel.dtypes import DType, as_dtype
 
@@ -157,12 +159,28 @@ class Calculator:
             x = self.choose(self.test("lt", x, low), low, x)
         return x
 
-    def clamp_signalling(self, x: Value, low: float, high: float) -> Value:
-        """`clamp` in one instruction for each bound, which raises the invalid flag for NaN."""
-        for predicate, bound in (("ogt", self.number(high)), ("olt", self.number(low))):
-            text = f"fcmp {predicate} {x}, {bound.text}"
-            x = self.choose(self.expressions.instruction("beyond", text, BOOL, x.lanes, x), bound, x)
-        return x
+    def below_infinity(self, x: Value) -> Value:
+        """Whether x is finite or -infinity: neither NaN nor +infinity. Raises no flag."""
+        return self.test("le", x, float(np.finfo(self.dtype.numpy).max))
+
+    def clamp_ordinary(self, x: Value, ordinary: Value, low: float | None = None, high: float | None = None) -> Value:
+        """x kept within low < 0 and high > 0, and zero where not `ordinary`: nothing computed from it raises a flag.
+
+        On the bits where there are instructions for it: the bits of positive floats are ordered as signed integers,
+        those of negative ones backwards, above those of positive ones as unsigned integers.
+        """
+        if not (self.single or self.expressions.avx512):
+            return self.clamp(self.choose(ordinary, x, 0.0), low, high)
+        bits = self.bits(x)
+        for name, bound in (("smin", high), ("umin", low)):
+            if bound is not None:
+                limit = self.bits_of(bound)
+                bits = self.expressions.intrinsic(name, "kept", self.integer, bits, self.whole(limit))
+        return self.from_bits(self.choose_whole(ordinary, bits, 0))
+
+    def bits_of(self, x: float) -> int:
+        """The bits of a Python number as this dtype."""
+        return int(np.array(x, self.dtype.numpy).view(f"u{self.width // 8}"))
 
     def is_nan(self, x: Value) -> Value:
         """Whether x is NaN; raises no flag."""
@@ -209,6 +227,40 @@ class Calculator:
         half = self.shift_right(biased_twice, 1)
         rest = self.integer_op("sub", biased_twice, half)
         return self.mul(self.mul(x, self.power_of_two(half)), self.power_of_two(rest))
+
+    @property
+    def has_scale_instruction(self) -> bool:
+        """Whether `scale_by` is there: whole vectors of AVX-512."""
+        return self.expressions.avx512 and self.lanes * self.width % 512 == 0
+
+    def scale_by(self, x: Value, n: Value) -> Value:
+        """x * 2**n for a float n that is a whole number, rounded once, in one instruction for each vector."""
+        lanes, element = 512 // self.width, "float" if self.single else "double"
+        name = f"llvm.x86.avx512.mask.scalef.{'ps' if self.single else 'pd'}.512"
+        part = f"<{lanes} x {element}>"
+        self.expressions.declare(f"declare {part} @{name}({part}, {part}, {part}, i{lanes}, i32)")
+        pieces = []
+        for first in range(0, self.lanes, lanes):
+            a, b = (self._piece(v, first, lanes) for v in (x, n))
+            text = f"call {part} @{name}({a}, {b}, {part} zeroinitializer, i{lanes} -1, i32 4)"
+            pieces.append(self.expressions.instruction("scaled", text, self.dtype, lanes, a, b))
+        while len(pieces) > 1:
+            pairs = zip(pieces[::2], pieces[1::2], strict=True)
+            pieces = [self._joined(a, b) for a, b in pairs]
+        return pieces[0]
+
+    def _piece(self, x: Value, first: int, lanes: int) -> Value:
+        if x.lanes == lanes:
+            return x
+        places = ", ".join(f"i32 {first + i}" for i in range(lanes))
+        text = f"shufflevector {x}, {x.type} poison, <{lanes} x i32> <{places}>"
+        return self.expressions.instruction("piece", text, x.dtype, lanes, x)
+
+    def _joined(self, a: Value, b: Value) -> Value:
+        lanes = 2 * a.lanes
+        places = ", ".join(f"i32 {i}" for i in range(lanes))
+        text = f"shufflevector {a}, {b}, <{lanes} x i32> <{places}>"
+        return self.expressions.instruction("joined", text, a.dtype, lanes, a, b)
 
     def wide(self, x: Value) -> Value:
         """As float64."""

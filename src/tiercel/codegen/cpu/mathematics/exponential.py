@@ -2,7 +2,8 @@
 
 All rest on x = n ln 2 + r with |r| <= ln(2)/2 and a polynomial in r. Coefficients without another source are near
 minimax, fitted by `benchmarks/minimax.py`. What overflows does so in a last multiplication, so the overflow flag comes
-up where NumPy raises it (and for an infinite argument, which costs a call that watches it one interpreted run).
+up where NumPy raises it. NaN and infinity are their own results; a zero goes through the arithmetic for them, so that
+they raise nothing.
 """
 
 from __future__ import annotations
@@ -56,36 +57,39 @@ def _reduce(c: Calculator, x: Value, n: Value) -> Value:
     return c.fma(n, -low, c.fma(n, -high, x))
 
 
-def _exp_parts(c: Calculator, x: Value, offset: int) -> tuple[Value, Value]:
-    """(exp(r), an integer with n + offset in its low bits) with x = n * ln 2 + r."""
+def _exp_parts(c: Calculator, x: Value, offset: int) -> tuple[Value, Value, Value]:
+    """(exp(r), n, an integer with n + offset in its low bits) with x = n * ln 2 + r."""
     n, bits = c.nearest(x, math.log2(math.e), offset)
     r = _reduce(c, x, n)
     p = c.horner(r, _EXP32 if c.single else _EXP64)
-    return c.add(c.fma(c.mul(r, r), p, r), 1.0), bits
+    return c.add(c.fma(c.mul(r, r), p, r), 1.0), n, bits
 
 
 def exp(expressions: Expressions, x: Value) -> Value:
-    """e**x. At most 1.1 ULP; denormal results rounded once, overflow to infinity; NaN raises invalid."""
+    """e**x. At most 1.1 ULP; denormal results rounded once, overflow to infinity."""
     c = Calculator(expressions, x)
-    # quiet comparisons would make it a tenth slower, and softmax with it
-    inside = c.clamp_signalling(x, c.of(-104.0, -746.0), c.of(89.0, 710.0))
-    y, n = _exp_parts(c, inside, 2 * c.bias)
-    return c.scale(y, n)
+    ordinary = c.below_infinity(x)
+    y, n, bits = _exp_parts(c, c.clamp_ordinary(x, ordinary, c.of(-104.0, -746.0), c.of(89.0, 710.0)), 2 * c.bias)
+    return c.choose(ordinary, c.scale_by(y, n) if c.has_scale_instruction else c.scale(y, bits), x)
 
 
 def exp_of_negative(c: Calculator, x: Value) -> Value:
     """e**x for x <= 0: one factor less than `exp`, and no overflow."""
-    y, n = _exp_parts(c, c.clamp(x, c.of(-104.0, -746.0)), c.bias + 64)
-    return c.mul(c.mul(y, c.power_of_two(n)), 2.0**-64)
+    y, n, bits = _exp_parts(c, c.clamp(x, c.of(-104.0, -746.0)), c.bias + 64)
+    if c.has_scale_instruction:
+        return c.scale_by(y, n)
+    return c.mul(c.mul(y, c.power_of_two(bits)), 2.0**-64)
 
 
 def exp2(expressions: Expressions, x: Value) -> Value:
     """2**x. At most 1 ULP; whole numbers exactly."""
     c = Calculator(expressions, x)
-    x = c.clamp(x, c.of(-151.0, -1076.0), c.of(129.0, 1025.0))
-    n, bits = c.nearest(x, 1.0, 2 * c.bias)
-    r = c.sub(x, n)
-    return c.scale(c.fma(r, c.horner(r, _EXP2_32 if c.single else EXP2_64), 1.0), bits)
+    ordinary = c.below_infinity(x)
+    inside = c.clamp_ordinary(x, ordinary, c.of(-151.0, -1076.0), c.of(129.0, 1025.0))
+    n, bits = c.nearest(inside, 1.0, 2 * c.bias)
+    r = c.sub(inside, n)
+    y = c.fma(r, c.horner(r, _EXP2_32 if c.single else EXP2_64), 1.0)
+    return c.choose(ordinary, c.scale_by(y, n) if c.has_scale_instruction else c.scale(y, bits), x)
 
 
 def _expm1_parts(c: Calculator, x: Value, near: Value, less: int) -> tuple[Value, Value]:
@@ -107,9 +111,10 @@ def expm1(expressions: Expressions, x: Value) -> Value:
     c = Calculator(expressions, x)
     near = _is_near(c, x)
     # half of 2**n, since that itself may be beyond the range
-    m, half = _expm1_parts(c, c.clamp(x, c.of(-20.0, -40.0), c.of(89.0, 710.0)), near, 1)
+    ordinary = c.below_infinity(x)
+    m, half = _expm1_parts(c, c.clamp_ordinary(x, ordinary, c.of(-20.0, -40.0), c.of(89.0, 710.0)), near, 1)
     far = c.mul(c.fma(half, m, c.sub(half, 0.5)), 2.0)
-    return c.sign_of(c.choose(near, m, far), x)
+    return c.choose(ordinary, c.sign_of(c.choose(near, m, far), x), x)
 
 
 def sigmoid(expressions: Expressions, x: Value) -> Value:
@@ -143,17 +148,20 @@ def sinh(expressions: Expressions, x: Value) -> Value:
     With m = expm1(|x|) it is (m + m / (m + 1)) / 2; far from zero m / 4 stands for m, so that nothing overflows early.
     """
     c = Calculator(expressions, x)
-    near = _is_near(c, x)
-    m, quarter = _expm1_parts(c, c.clamp(c.abs(x), high=c.of(*_HYPERBOLIC_LIMIT)), near, 2)
+    near, size = _is_near(c, x), c.abs(x)
+    ordinary = c.below_infinity(size)
+    m, quarter = _expm1_parts(c, c.clamp_ordinary(size, ordinary, high=c.of(*_HYPERBOLIC_LIMIT)), near, 2)
     m = c.choose(near, m, c.fma(quarter, m, c.sub(quarter, 0.25)))
     one = c.choose(near, 1.0, 0.25)
     both = c.add(m, c.div(c.mul(m, one), c.add(m, one)))
-    return c.sign_of(c.mul(both, c.choose(near, 0.5, 2.0)), x)
+    return c.choose(ordinary, c.sign_of(c.mul(both, c.choose(near, 0.5, 2.0)), x), x)
 
 
 def cosh(expressions: Expressions, x: Value) -> Value:
     """Hyperbolic cosine. At most 2 ULP."""
     c = Calculator(expressions, x)
-    y, n = _exp_parts(c, c.clamp(c.abs(x), high=c.of(*_HYPERBOLIC_LIMIT)), c.bias - 2)
-    quarter = c.mul(y, c.power_of_two(n))
-    return c.mul(c.add(quarter, c.div(0.0625, quarter)), 2.0)
+    size = c.abs(x)
+    ordinary = c.below_infinity(size)
+    y, _, bits = _exp_parts(c, c.clamp_ordinary(size, ordinary, high=c.of(*_HYPERBOLIC_LIMIT)), c.bias - 2)
+    quarter = c.mul(y, c.power_of_two(bits))
+    return c.choose(ordinary, c.mul(c.add(quarter, c.div(0.0625, quarter)), 2.0), size)

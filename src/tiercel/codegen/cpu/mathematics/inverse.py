@@ -104,7 +104,7 @@ def rare_atan2(c: Calculator, y: Value, x: Value) -> Value:
 
 def _arc(c: Calculator, x: Value) -> tuple[Value, Value, Value]:
     """(beyond 1/2, s, arcsin(s) - s) with s = |x|, or sqrt((1 - |x|) / 2) beyond 1/2; NaN and invalid beyond 1."""
-    size = c.abs(x)
+    size = c.clamp(c.abs(x), high=2.0)  # nothing overflows far outside
     beyond = c.test_whole("sge", c.size_bits(x), (c.bias - 1) << c.mantissa_bits)
     square = c.choose(beyond, c.mul(c.sub(1.0, size), 0.5), c.mul(size, size))
     s = c.choose(beyond, c.sqrt(square), size)

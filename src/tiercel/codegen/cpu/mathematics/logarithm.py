@@ -115,7 +115,7 @@ def log1p(expressions: Expressions, x: Value) -> Value:
     c = Calculator(expressions, x)
     u = c.add(x, 1.0)
     special = not_positive_normal(c, u)
-    finite = c.choose(special, 1.0, x)
+    finite = c.choose(special, 0.5, x)  # not 1: LLVM would multiply by x and choose then, and that may overflow
     _, n = split(c, c.choose(special, 2.0, u))
     quadruple = c.power_of_two(c.integer_op("sub", c.bias + 2, n))  # 2**-n itself may be denormal
     f = c.fma(c.mul(finite, quadruple), 0.25, c.fma(quadruple, 0.25, -1.0))
@@ -137,7 +137,7 @@ def arccosh(expressions: Expressions, x: Value) -> Value:
     """Inverse hyperbolic cosine. At most 3 ULP; NaN and the invalid flag below 1."""
     c = Calculator(expressions, x)
     big = _is_big(c, c.bits(x))
-    t = c.sub(c.choose(big, 1.0, x), 1.0)
+    t = c.clamp(c.sub(c.choose(big, 1.0, x), 1.0), low=-1.0)  # nothing overflows far outside
     below = c.test_whole("slt", c.bits(t), 0)
     u = c.add(t, c.sqrt(c.choose(below, t, c.mul(t, c.add(t, 2.0)))))
     return _log1p_of_big(c, big, x, u)
@@ -146,7 +146,7 @@ def arccosh(expressions: Expressions, x: Value) -> Value:
 def arctanh(expressions: Expressions, x: Value) -> Value:
     """Inverse hyperbolic tangent. At most 2.5 ULP; infinite at 1, NaN beyond, as NumPy flags."""
     c = Calculator(expressions, x)
-    size = c.abs(x)
+    size = c.clamp(c.abs(x), high=2.0)  # nothing overflows far outside
     y = log1p(expressions, c.div(c.add(size, size), c.sub(1.0, size)))
     return c.sign_of(c.mul(y, 0.5), x)
 

@@ -13,11 +13,12 @@ from tiercel.codegen.abi import ARENA, POOL, THREADS, frame_size, frame_words
 from tiercel.codegen.blob import Blob, Mapped, link, map_blob
 from tiercel.codegen.cpu.assemble import assemble
 from tiercel.codegen.cpu.emit import emit
-from tiercel.codegen.cpu.library import IMPORTS, entries, library_text
+from tiercel.codegen.cpu.library import CALL, IMPORTS, entries, library_text
 from tiercel.codegen.cpu.target import Target
 from tiercel.loops import check
 from tiercel.loops.form import Function
 
+FLAGS = {"invalid value": 1, "divide by zero": 4, "overflow": 8}
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 
 
@@ -50,8 +51,9 @@ def call(
     *,
     pool: int = 0,
     threads: int = 1,
+    raised: set[str] | None = None,
 ) -> tuple[int, dict[str, Any]]:
-    """As `loops.evaluate`, with machine code."""
+    """As `loops.evaluate`, with machine code; `raised` gets the floating-point flags, by NumPy's names."""
     words = frame_words(function)
     frame = np.zeros(frame_size(function), np.int64)
     frame[POOL], frame[THREADS] = pool, threads
@@ -65,7 +67,13 @@ def call(
     needed = ENTRY(mapped.address(f"{function.name}.arena"))(frame.ctypes.data)
     arena = np.zeros(needed + 64, np.uint8)
     frame[ARENA] = -(-arena.ctypes.data // 64) * 64
-    site = ENTRY(mapped.address(function.name))(frame.ctypes.data)
+    if raised is None:
+        site = ENTRY(mapped.address(function.name))(frame.ctypes.data)
+    else:
+        watched = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(imports(Target.host())[CALL])
+        both = watched(mapped.address(function.name), frame.ctypes.data)
+        site = both & 0xFFFFFFFF
+        raised |= {kind for kind, bit in FLAGS.items() if both >> 32 & bit}
     outputs = {
         v.name: np.frombuffer(frame[words[v.name]].tobytes()[: v.dtype.itemsize], v.dtype.numpy)[0]
         for v in function.outputs

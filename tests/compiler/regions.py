@@ -114,7 +114,7 @@ class Runner:
         check(self.lowered.function)
         self._code: Any = None
 
-    def __call__(self, *arrays: Any, native: bool = True) -> Any:
+    def __call__(self, *arrays: Any, native: bool = True, raised: set[str] | None = None) -> Any:
         interface, function = self.lowered.interface, self.lowered.function
         symbols: dict[str, int] = {}
         buffers: dict[str, Any] = {}
@@ -156,7 +156,7 @@ class Runner:
         if native:
             if self._code is None:
                 self._code = build(function)
-            site, outputs = call(self._code, function, {**buffers, **made}, sizes, scalars)
+            site, outputs = call(self._code, function, {**buffers, **made}, sizes, scalars, raised=raised)
         else:
             site, outputs = evaluate(function, {**buffers, **made}, sizes, scalars)
         if site:

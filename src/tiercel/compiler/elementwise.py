@@ -230,10 +230,16 @@ def _scaled(factor: float) -> Builder:
 
 
 def _logaddexp(exponential: str, unit: float) -> Builder:
-    """max(x, y) + log(1 + e**-|x - y|), in another base by `exponential` and its `unit`; equal infinities are kept."""
+    """max(x, y) + log(1 + e**-|x - y|), in another base by `exponential` and its `unit`; equal infinities are kept.
+
+    NaN raises the flag `invalid`, as NumPy's comparisons in this function do.
+    """
 
     def formula(x: Expr, y: Expr) -> Expr:
-        distance = Select(Compare("eq", x, y), _number(0.0, x.dtype), Binary("sub", x, y))
+        zero = _number(0.0, x.dtype)
+        distance = Select(Compare("eq", x, y), zero, Binary("sub", x, y))
+        stray = Select(Unary("isnan", distance), _number(math.inf, x.dtype), zero)
+        distance = Binary("add", distance, Binary("sub", stray, stray))
         tail: Expr = Unary("log1p", Unary(exponential, Unary("neg", Unary("abs", distance))))
         if unit != 1.0:
             tail = Binary("mul", _number(unit, x.dtype), tail)

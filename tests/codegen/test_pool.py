@@ -71,6 +71,38 @@ def test_workers_sleep_and_wake():
     pool.close()
 
 
+def processor_of(thread):
+    with open(f"/proc/self/task/{thread}/stat", encoding="ascii") as file:
+        return int(file.read().rpartition(")")[2].split()[36])
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity") or len(os.sched_getaffinity(0)) < 2, reason="there is one processor"
+)
+def test_a_worker_woken_on_the_callers_processor_moves_away():
+    """It would only take turns with the caller there; afterwards it may run everywhere again."""
+    allowed = os.sched_getaffinity(0)
+    before = set(os.listdir("/proc/self/task"))
+    pool = make_pool(2, spin=1)
+    try:
+        (worker,) = set(os.listdir("/proc/self/task")) - before
+        for here in sorted(allowed)[:2]:
+            os.sched_setaffinity(0, {here})
+            os.sched_setaffinity(int(worker), {here})
+            run_rows(pool, 200, 1500)
+            time.sleep(0.01)
+            assert processor_of(worker) == here
+            os.sched_setaffinity(int(worker), allowed)
+            for _ in range(5):
+                run_rows(pool, 200, 1500)
+                time.sleep(0.01)
+            assert processor_of(worker) != here
+            assert os.sched_getaffinity(int(worker)) == allowed
+    finally:
+        os.sched_setaffinity(0, allowed)
+        pool.close()
+
+
 def test_callers_at_once_do_not_wait_for_one_another(pool):
     failures = []
 

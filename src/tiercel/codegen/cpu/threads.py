@@ -13,6 +13,9 @@ The pool is a block of words (see `WORDS`). How pieces are given out:
 * A worker spins for a short while, then sleeps on `wake` (futex). It reads `wake` before it looks for work and counts
   itself in `sleepers` before it sleeps; the caller changes `wake` after publishing and then looks at `sleepers`: no
   wake-up is lost.
+* A worker that is woken on the caller's processor moves to another one. Linux often wakes a thread where its waker runs
+  and leaves it there for a long time; the worker would only take turns with the caller (measured on two cores: 80
+  against 165 GFLOP/s for the same products, for seconds on end).
 * A second caller at the same time finds `owner` taken and runs its axis alone. So does a forked child, whose workers do
   not exist (the pool is made anew there on first use).
 
@@ -32,6 +35,7 @@ WORDS: Final = {
     "extent": 26,
     "pieces": 27,
     "flags": 28,
+    "caller": 29,
     "owner": 32,
     "wake": 40,
     "sleepers": 48,
@@ -47,6 +51,8 @@ PIECES_PER_THREAD: Final = 4
 RUN, WORKER = "tc.pool.run", "tc.pool.worker"
 _FUTEX: Final = 202  # x86-64 system call number
 _WAIT, _WAKE = 128, 129  # FUTEX_WAIT_PRIVATE, FUTEX_WAKE_PRIVATE
+_GETCPU, _SETAFFINITY, _GETAFFINITY = 309, 203, 204  # system call numbers
+_MASK_WORDS: Final = 16  # 1024 processors, as in the C library's cpu_set_t
 
 
 def _field(name: str, register: str) -> str:
@@ -120,6 +126,7 @@ def threads_text() -> list[str]:
         f"define void @{RUN}(ptr %pool, ptr %part, ptr %env, i64 %extent) {{",
         "entry:",
         *at("claim", "done", "part", "env", "extent", "pieces", "flags", "owner", "wake", "sleepers", "threads"),
+        *at("caller"),
         "  %word = alloca i32, align 4",
         "  %none = icmp sle i64 %extent, 0",
         "  br i1 %none, label %out, label %lock",
@@ -153,6 +160,7 @@ def threads_text() -> list[str]:
         "  %any = icmp sgt i64 %asleep, 0",
         "  br i1 %any, label %rouse, label %drain",
         "rouse:",
+        f"  %here = call i64 (i64, ...) @syscall(i64 {_GETCPU}, ptr %caller.at, ptr null, ptr null)",
         f"  %woken = call i64 (i64, ...) @syscall(i64 {_FUTEX}, ptr %wake.at, i32 {_WAKE}, i32 2147483647)",
         "  br label %drain",
         "drain:",
@@ -185,7 +193,10 @@ def threads_text() -> list[str]:
         "  %pool = load ptr, ptr %start, align 8",
         "  %number.at = getelementptr i64, ptr %start, i64 1",
         "  %number = load i64, ptr %number.at, align 8",
-        *at("claim", "wake", "sleepers", "stop", "spin"),
+        *at("claim", "wake", "sleepers", "stop", "spin", "caller"),
+        "  %cpu.at = alloca i32, align 4",
+        f"  %mask = alloca [{_MASK_WORDS} x i64], align 8",
+        f"  %fewer = alloca [{_MASK_WORDS} x i64], align 8",
         "  %limit = load i64, ptr %spin.at, align 8",
         "  br label %idle",
         "idle:",
@@ -214,6 +225,33 @@ def threads_text() -> list[str]:
         "  %in = atomicrmw add ptr %sleepers.at, i64 1 seq_cst",
         f"  %slept = call i64 (i64, ...) @syscall(i64 {_FUTEX}, ptr %wake.at, i32 {_WAIT}, i32 %seen, ptr null)",
         "  %outof = atomicrmw sub ptr %sleepers.at, i64 1 seq_cst",
+        f"  %here = call i64 (i64, ...) @syscall(i64 {_GETCPU}, ptr %cpu.at, ptr null, ptr null)",
+        "  %cpu = load i32, ptr %cpu.at, align 4",
+        "  %caller = load atomic i32, ptr %caller.at monotonic, align 4",
+        "  %same = icmp eq i32 %cpu, %caller",
+        f"  %known = icmp ult i32 %cpu, {64 * _MASK_WORDS}",
+        "  %stacked = and i1 %same, %known",
+        "  br i1 %stacked, label %move, label %idle",
+        "move:",
+        # all processors but this one, then again all that were allowed
+        f"  store <{_MASK_WORDS} x i64> zeroinitializer, ptr %mask, align 8",
+        f"  %got = call i64 (i64, ...) @syscall(i64 {_GETAFFINITY}, i64 0, i64 {8 * _MASK_WORDS}, ptr %mask)",
+        "  %answered = icmp sgt i64 %got, 0",
+        "  br i1 %answered, label %change, label %idle",
+        "change:",
+        f"  %all = load <{_MASK_WORDS} x i64>, ptr %mask, align 8",
+        f"  store <{_MASK_WORDS} x i64> %all, ptr %fewer, align 8",
+        "  %cpu.wide = zext i32 %cpu to i64",
+        "  %cpu.word = lshr i64 %cpu.wide, 6",
+        "  %cpu.bit = and i64 %cpu.wide, 63",
+        "  %bit = shl i64 1, %cpu.bit",
+        "  %others = xor i64 %bit, -1",
+        "  %word.at = getelementptr i64, ptr %fewer, i64 %cpu.word",
+        "  %word = load i64, ptr %word.at, align 8",
+        "  %without = and i64 %word, %others",
+        "  store i64 %without, ptr %word.at, align 8",
+        f"  %moved = call i64 (i64, ...) @syscall(i64 {_SETAFFINITY}, i64 0, i64 %got, ptr %fewer)",
+        f"  %freed = call i64 (i64, ...) @syscall(i64 {_SETAFFINITY}, i64 0, i64 %got, ptr %mask)",
         "  br label %idle",
         "out:",
         "  ret ptr null",

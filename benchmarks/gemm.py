@@ -5,10 +5,11 @@ given anew in each call: GFLOP/s of each system, the ratio to the best peer (abo
 peak of the machine, which a loop of independent fused multiply-adds on the same number of threads measures first.
 
 Every system computes in a process of its own that has the wanted number of threads, only one at a time, in bursts of
-some milliseconds, in turn, several rounds; a figure is the median over the rounds of the medians of the bursts. The
-thread teams of the libraries spin for up to 20 ms after a call: before each burst nobody computes for 25 ms, and the
-first calls of a burst, which wake the threads, do not count. Before a point is measured each system's result is
-compared with a product in float64, and nothing is measured while the machine is busy otherwise (a compiler at work).
+some milliseconds, in turn, several rounds; a figure is the best over the rounds of the medians of the bursts (now and
+then Linux keeps all threads of a team on one processor for a whole burst). The thread teams of the libraries spin for
+up to 20 ms after a call: before each burst nobody computes for 25 ms, and the first calls of a burst, which wake the
+threads, do not count. Before a point is measured each system's result is compared with a product in float64, and
+nothing is measured while the machine is busy otherwise (a compiler at work).
 
 Run: `python benchmarks/gemm.py [--full] [--sizes 768x3072,...] [--rows 1,8,...] [--threads 1,2] [--dtypes float32]
 [--weights frozen,given] [--peers numpy,torch,onnxruntime] [--rounds N] [--json FILE]`. The default takes about a
@@ -322,7 +323,7 @@ def measure(cases: Sequence[Case], systems: Sequence[str], threads: int, rounds:
 
 def row(case: Case, threads: int, times: dict[str, list[float]], peak32: float) -> dict[str, Any]:
     """Print and return one."""
-    speed = {s: 2e-9 * case.m * case.n * case.k / statistics.median(t) for s, t in times.items()}
+    speed = {s: 2e-9 * case.m * case.n * case.k / min(t) for s, t in times.items()}
     peers = [speed[s] for s in speed if s != "tiercel"]
     ratio = speed["tiercel"] / max(peers) if peers else float("nan")
     share = speed["tiercel"] / (peak32 if case.dtype == "float32" else peak32 / 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 
 import numpy as np
 import pytest
@@ -88,3 +89,65 @@ def test_functions_are_forgotten():
     assert count() == before + 1
     del f
     assert count() == before
+
+
+def test_a_loaded_program_is_compiled_before_its_first_call(tmp_path):
+    tc.dump(learned(), tmp_path / "f.msir")
+    loaded = tc.load(tmp_path / "f.msir", python={"np": np})
+    assert loaded.wait(60)
+    for rows in (2, 3, 17):
+        x, h = np.full((rows, 4), 0.5, np.float32), np.ones((rows, 6), np.float32)
+        expected = (np.tanh(x) @ np.ones((4, 6), np.float32) + h) * 2.5
+        np.testing.assert_allclose(loaded(x, h, np.ones((4, 6), np.float32), 2.5), expected, rtol=1e-6)
+    stats = loaded.stats()
+    assert (stats["compiled_calls"], stats["interpreted_calls"]) == (3, 0), loaded.explain()
+    assert "compiled" in str(loaded.explain())
+
+
+def learned():
+    @tc.jit
+    def f(x, h, w, s):
+        return (np.tanh(x) @ w + h) * s
+
+    with tc.context(level="O0"):
+        for rows in (3, 5, 9):
+            f(np.ones((rows, 4), np.float32), np.ones((rows, 6), np.float32), np.ones((4, 6), np.float32), 2.5)
+    return f
+
+
+def test_nothing_is_compiled_at_load_where_the_level_forbids_it(tmp_path):
+    tc.dump(learned(), tmp_path / "f.msir")
+    with tc.context(level="O0"):
+        loaded = tc.load(tmp_path / "f.msir", python={"np": np})
+    assert not loaded.__tiercel__.tiers.signatures
+
+
+def test_a_loaded_program_runs_interpreted_under_a_tracer(tmp_path):
+    tc.dump(targets.scaled, tmp_path / "f.msir")
+    loaded = tc.load(tmp_path / "f.msir")
+    assert np.array_equal(loaded.__wrapped__(X), targets.scaled(X))
+    before = sys.gettrace()
+    sys.settrace(lambda *_: None)
+    try:
+        got = loaded(X)
+    finally:
+        sys.settrace(before)
+    assert np.array_equal(got, targets.scaled(X))
+
+
+def test_closures_of_loaded_programs_are_compiled(tmp_path):
+    tc.dump(tc.jit(two_captured()), tmp_path / "f.msir")
+    loaded = tc.load(tmp_path / "f.msir", python={"z": np.full(3, 2.0), "a": np.full(3, 10.0)})
+    x = np.ones((2, 3))
+    loaded.warmup(x)
+    assert np.array_equal(loaded(x), np.full((2, 3), -8.0))
+    assert loaded.stats()["compiled_calls"] == 1, loaded.explain()
+
+
+def two_captured():
+    z, a = np.zeros(3), np.zeros(3)
+
+    def f(x):
+        return x * z - a
+
+    return f

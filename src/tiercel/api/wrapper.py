@@ -32,7 +32,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import CellType, CodeType, FunctionType
 from typing import Any, Final
 
@@ -127,29 +127,52 @@ def make_function_of(
     defaults: tuple[Any, ...] | None,
     kwdefaults: Mapping[str, Any] | None,
     *,
+    namespace: dict[str, Any],
+    cells: Sequence[CellType],
     run: Callable[[tuple[Any, ...]], Any],
-    leave: Callable[[BaseException], None],
 ) -> FunctionType:
-    """Return a function with the signature of a program's function, for programs without a Python function.
+    """Return the Python function that a program without one stands for.
 
     Args:
         function: of the program.
         defaults, kwdefaults: as `__defaults__` and `__kwdefaults__`.
+        namespace: its globals; takes up `run`, under a name that no program can have.
+        cells: its closure, in the order of `function.free`.
         run: runs it, given the tuple of parameters.
-        leave: told the exception that leaves the function; may not raise.
     """
-    code = _wrapper_code(function.name, function.qualname or function.name, function.parameters)
-    values = {
-        ".enter": lambda: True,
-        ".run": lambda _, arguments: run(arguments),
-        ".function": None,
-        ".leave": leave,
-        ".BaseException": BaseException,
-    }
-    closure = tuple(CellType(values[n]) for n in code.co_freevars)
-    made = FunctionType(code, {"__name__": "__tiercel__", "__builtins__": {}}, function.name, defaults, closure)
-    made.__kwdefaults__ = dict(kwdefaults) if kwdefaults else None
-    return made
+    tree = ast.parse("def factory():\n    def made():\n        return run(())\n")
+    factory = tree.body[0]
+    assert isinstance(factory, ast.FunctionDef)
+    made = factory.body[0]
+    assert isinstance(made, ast.FunctionDef)
+    factory.args = parameter_list([Parameter(name, "positional_or_keyword") for name in function.free])
+    made.args = parameter_list(function.parameters)
+    call = made.body[0]
+    assert isinstance(call, ast.Return)
+    assert isinstance(call.value, ast.Call)
+    parameters: list[ast.expr] = [ast.Name(p.name, ast.Load()) for p in function.parameters]
+    call.value.func = ast.Name(_RUN, ast.Load())
+    call.value.args = [ast.Tuple(parameters, ast.Load())]
+    if function.free:  # named, so that they are its closure; never read
+        held = ast.Tuple([ast.Name(name, ast.Load()) for name in function.free], ast.Load())
+        made.body.insert(0, ast.If(ast.Constant(False), [ast.Expr(held)], []))
+    ast.fix_missing_locations(tree)
+    module = compile(tree, function.filename or INTERNAL_FILENAME, "exec", dont_inherit=True)
+    outer = next(c for c in module.co_consts if isinstance(c, CodeType))
+    code = next(c for c in outer.co_consts if isinstance(c, CodeType))
+    code = code.replace(
+        co_name=function.name,
+        co_qualname=function.qualname or function.name,
+        co_firstlineno=max(function.first_line, 1),
+        co_freevars=function.free,
+    )
+    namespace[_RUN] = run
+    out = FunctionType(code, namespace, function.name, defaults, tuple(cells))
+    out.__kwdefaults__ = dict(kwdefaults) if kwdefaults else None
+    return out
+
+
+_RUN: Final = ".run"
 
 
 def clone(function: FunctionType) -> FunctionType:

@@ -331,12 +331,17 @@ class Tiers:
         settings = self.settings()
         if settings.level == "O0":
             return "the level is O0: nothing is compiled"
+        state = self.begin(settings, arguments)
+        self.wait()
+        return None if self._has_entry(state) else state.variants[-1].reason
+
+    def begin(self, settings: Settings, arguments: tuple[Any, ...]) -> SignatureState:
+        """Begin to compile for such arguments, unless that was done before."""
         key = tuple(map(signature_of, arguments))
         state = self.signatures.setdefault(key, SignatureState(key))
         if not state.variants:
             self.compile(settings, state, arguments)
-        self.wait()
-        return None if self._has_entry(state) else state.variants[-1].reason
+        return state
 
     def compile(self, settings: Settings, state: SignatureState, arguments: tuple[Any, ...]) -> Variant:
         """Trace and lower for these arguments, and hand over to the service."""

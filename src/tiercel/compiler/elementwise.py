@@ -15,8 +15,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tiercel.compiler.graph import Node
 from tiercel.dtypes import DType, as_dtype
 from tiercel.loops.form import BOOL, Binary, Cast, Compare, Const, Expr, Fma, Select, Unary
+from tiercel.operators import get
 
 Builder: TypeAlias = Callable[[Sequence[Expr], DType, Mapping[str, Any]], Expr]
 
@@ -373,6 +375,13 @@ EXPRESSIONS: Mapping[str, Builder] = {
     "elu": _elu,
 }
 """Lowering key -> expression. `tests/compiler` holds every entry against the row's reference."""
+
+
+def is_elementwise(node: Node) -> bool:
+    """Does the node compute an array element by element, with code for it?"""
+    row = get(node.operator).lowering
+    return row.cls == "elementwise" and row.key in EXPRESSIONS and len(node.outputs) == 1 and node.writes is None
+
 
 COMPARISONS = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
 EXPENSIVE = frozenset(

@@ -18,14 +18,14 @@ Profit: a member shares an operand with the group; a value is computed once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tiercel.compiler.elementwise import EXPRESSIONS
+from tiercel.compiler.attention import Attention
+from tiercel.compiler.elementwise import is_elementwise
 from tiercel.compiler.expand import reduced_axes
 from tiercel.compiler.graph import Branch, Graph, Guard, Loop, Node, Step, Value
-from tiercel.operators import get
 from tiercel.operators.types import ArrayType, NpScalarType, Shape
 
 REDUCTIONS: Mapping[str, str] = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
@@ -55,18 +55,12 @@ class Group:
         return {v for node in self.nodes for v in node.inputs}
 
 
-Item: TypeAlias = Group | Step
+Item: TypeAlias = Group | Attention | Step
 
 
 def is_array(value: Value) -> bool:
     """Is the value an array (of any rank)?"""
     return isinstance(value.type, ArrayType)
-
-
-def is_elementwise(node: Node) -> bool:
-    """Does the node compute an array element by element, with code for it?"""
-    row = get(node.operator).lowering
-    return row.cls == "elementwise" and row.key in EXPRESSIONS and len(node.outputs) == 1 and node.writes is None
 
 
 def is_row_reduction(node: Node) -> bool:
@@ -180,9 +174,12 @@ class _Scheduler:
         (group.row if is_row else group.full).add(output)
         self.position[output] = at
 
-    def append(self, step: Step) -> None:
+    def append(self, step: Step | Attention) -> None:
         self.items.append(step)
         at = len(self.items) - 1
+        if isinstance(step, Attention):
+            self.position[step.output] = at
+            return
         for value in defined_by(step):
             self.position[value] = at
             if isinstance(step, Node) and step.inputs and is_array(value):
@@ -204,10 +201,15 @@ def defined_by(step: Step) -> tuple[Value, ...]:
             return ()
 
 
-def fuse(graph: Graph) -> list[Item]:
-    """The items of one graph (not of the graphs inside its loops and branches)."""
+def fuse(graph: Graph, steps: Iterable[Step | Attention] | None = None) -> list[Item]:
+    """The items of one graph (not of the graphs inside its loops and branches).
+
+    Args:
+        graph: composites expanded.
+        steps: its steps, with what `find_attention` made of some of them.
+    """
     scheduler = _Scheduler()
-    for step in graph.steps:
+    for step in graph.steps if steps is None else steps:
         if isinstance(step, Node):
             scheduler.add(step)
         else:

@@ -24,10 +24,12 @@ from typing import Any
 
 import numpy as np
 
+from tiercel.compiler.attend import lower_attention
+from tiercel.compiler.attention import Attention, find_attention
 from tiercel.compiler.dims import dim_expression, divisors
-from tiercel.compiler.elementwise import COMPARISONS, EXPRESSIONS, NotLowered, cast
+from tiercel.compiler.elementwise import COMPARISONS, EXPRESSIONS, NotLowered, cast, is_elementwise
 from tiercel.compiler.expand import COUNTED, expand_composites
-from tiercel.compiler.fuse import Group, Item, fuse, is_elementwise
+from tiercel.compiler.fuse import Group, Item, fuse
 from tiercel.compiler.graph import Branch, Graph, Guard, Loop, Node, Region, Result, Value, steps, values_in
 from tiercel.compiler.groups import lower_group
 from tiercel.compiler.interface import (
@@ -151,6 +153,14 @@ def _uses(graph: Graph) -> Iterator[tuple[Value, object]]:
                 yield step.condition, step
 
 
+def _values_of(result: Result) -> Iterator[Value]:
+    """The values that a result hands over."""
+    if result.value is not None:
+        yield result.value
+    for item in result.items:
+        yield from _values_of(item)
+
+
 class Lowerer:
     """The state of one lowering: where values are, where they have to go, the statements so far."""
 
@@ -177,6 +187,7 @@ class Lowerer:
         self.nests = Nests(self)
         for value, step in _uses(self.graph):
             self.uses.setdefault(value, []).append(step)
+        self.returned = [v for exit_ in region.exits.values() for result in exit_.values() for v in _values_of(result)]
 
     # -- names and places -------------------------------------------------------------------------------------
 
@@ -348,7 +359,8 @@ class Lowerer:
 
     def run(self, graph: Graph) -> None:
         """Lower the steps of a graph into the current statements."""
-        for item in fuse(graph):
+        found = find_attention(graph, lambda value: self.uses.get(value, ()), self.returned)
+        for item in fuse(graph, found):
             origin = item.nodes[0].origin if isinstance(item, Group) else item.origin
             try:
                 self.item(item)
@@ -359,7 +371,7 @@ class Lowerer:
 
     def guard_sizes(self, item: Item) -> None:
         """Leave where a size that the item's types speak of does not exist (a division by zero: NumPy raises)."""
-        nodes = item.nodes if isinstance(item, Group) else [item] if isinstance(item, Node) else []
+        nodes = item.nodes if isinstance(item, Group | Attention) else [item] if isinstance(item, Node) else []
         for node in nodes:
             if COUNTED in node.attributes:
                 count, ddof = node.attributes[COUNTED]
@@ -422,6 +434,8 @@ class Lowerer:
         match item:
             case Group():
                 lower_group(self, item)
+            case Attention():
+                lower_attention(self, item)
             case Node():
                 self.node(item)
             case Loop():

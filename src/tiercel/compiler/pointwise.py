@@ -38,22 +38,8 @@ def needed_outside(state: Lowerer, group: Group, value: Value) -> bool:
     uses = state.uses.get(value, [])
     if not uses:
         return True
-    result = any(value is r for r in _returned(state))
+    result = any(value is r for r in state.returned)
     return result or any(id(step) not in members for step in uses)
-
-
-def _returned(state: Lowerer) -> list[Value]:
-    found: list[Value] = []
-
-    def collect(results: Sequence[object]) -> None:
-        for result in results:
-            if getattr(result, "value", None) is not None:
-                found.append(result.value)  # type: ignore[attr-defined]
-            collect(getattr(result, "items", ()))
-
-    for exit_ in state.region.exits.values():
-        collect(list(exit_.values()))
-    return found
 
 
 def outside_operands(state: Lowerer, group: Group) -> list[Value]:

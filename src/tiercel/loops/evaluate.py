@@ -222,7 +222,10 @@ class _Machine:
                 self.view(stmt.panels)[: n * k] = self.view(stmt.b)[:k, :n].reshape(-1)
             case Multiply():
                 m, n, k = (int(self.value(e)) for e in (stmt.m, stmt.n, stmt.k))
-                self.view(stmt.c)[:m, :n] = self.view(stmt.a)[:m, :k] @ self.view(stmt.b)[:k, :n]
+                product = self.view(stmt.a)[:m, :k] @ self.view(stmt.b)[:k, :n]
+                if stmt.accumulate:
+                    product = self.view(stmt.c)[:m, :n] + product
+                self.view(stmt.c)[:m, :n] = product
             case Exit():
                 raise _Left(stmt.site)
             case Output():

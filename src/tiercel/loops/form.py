@@ -467,7 +467,8 @@ class Contract(Stmt):
 class Multiply(Stmt):
     """`c = a @ b` for (m, k) `a`, (k, n) `b`, (m, n) `c`: what `Contract` becomes on targets with such a routine.
 
-    `a` may have any strides; rows of `c` are contiguous, those of `b` too unless it is `packed` (see `Contract`).
+    With `accumulate` it is `c += a @ b`. `a` may have any strides; rows of `c` are contiguous, those of `b` too unless
+    it is `packed` (see `Contract`).
     """
 
     a: Buffer
@@ -477,6 +478,7 @@ class Multiply(Stmt):
     n: Expr
     k: Expr
     packed: bool = False
+    accumulate: bool = False
 
     def __post_init__(self) -> None:
         _require(all(x.rank == 2 for x in (self.a, self.b, self.c)), "multiply: operands are not matrices")

@@ -121,7 +121,8 @@ def _lines(stmt: Stmt, indent: str) -> list[str]:
         case Multiply():
             sizes = ", ".join(map(expression_text, (stmt.m, stmt.n, stmt.k)))
             packed = " packed" if stmt.packed else ""
-            return [f"{indent}{stmt.c.name} = {stmt.a.name} @ {stmt.b.name}{packed} ({sizes})"]
+            sign = "+=" if stmt.accumulate else "="
+            return [f"{indent}{stmt.c.name} {sign} {stmt.a.name} @ {stmt.b.name}{packed} ({sizes})"]
         case Pack():
             return [f"{indent}{stmt.panels.name} = pack {stmt.b.name}"]
         case Exit():

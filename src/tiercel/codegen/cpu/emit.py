@@ -379,7 +379,8 @@ class Emitter:
             b += f", {expressions.emit(strides_of(stmt.b)[0])}"
         parameters = f"ptr, i64, i64, ptr{'' if stmt.packed else ', i64'}, ptr, i64, i64, i64, i64, i1"
         arguments = (
-            f"ptr {at[stmt.a.name]}, {a_row}, {a_column}, {b}, ptr {at[stmt.c.name]}, {c_row}, {m}, {n}, {k}, i1 false"
+            f"ptr {at[stmt.a.name]}, {a_row}, {a_column}, {b}, ptr {at[stmt.c.name]}, {c_row}, {m}, {n}, {k}, "
+            f"i1 {str(stmt.accumulate).lower()}"
         )
         self._call(packed if stmt.packed else plain, parameters, arguments)
 

@@ -16,7 +16,6 @@ PACKAGE = ROOT / "src" / "tiercel"
 # Packages whose import is slow or large, and the parts of ours that may import them at all.
 HEAVY = {
     "llvmlite": {"codegen", "hotpath", "tools"},
-    "elftools": {"codegen", "hotpath", "tools"},
     "scipy_openblas32": {"codegen", "compiler", "hotpath", "tools"},
     "rich": {"config", "tools", "api", "vm"},
     "torch": {"frontend", "tools"},

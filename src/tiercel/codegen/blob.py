@@ -12,14 +12,13 @@ nothing is executable before it is complete, nor writable after.
 from __future__ import annotations
 
 import ctypes
-import io
 import mmap
 import struct
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from tiercel.codegen.objects import ALLOCATED, FUNCTION, UNDEFINED, WRITABLE, MalformedObject, read_object
 from tiercel.errors import TiercelError
 
 MAGIC = b"TCLBLOB2"
@@ -32,7 +31,6 @@ _MAX_ALIGN = 4096
 _R_X86_64_PC32 = 2
 _R_X86_64_PLT32 = 4
 _R_X86_64_PC64 = 24
-_SHF_ALLOC = 2
 
 
 class BlobError(TiercelError, ValueError):
@@ -113,46 +111,40 @@ def link(obj: bytes, entries: Iterable[str]) -> Blob:
     Raises:
         BlobError: for an undefined entry or a relocation that depends on the load address.
     """
-    from elftools.elf.elffile import ELFFile
-    from elftools.elf.relocation import RelocationSection
-
-    elf = ELFFile(io.BytesIO(obj))
+    try:
+        elf = read_object(obj)
+    except MalformedObject as error:
+        raise BlobError(str(error)) from None
     image = bytearray()
     base: dict[int, int] = {}
     unwind = (0, 0)
-    allocated = [(n, s) for n, s in enumerate(elf.iter_sections()) if s["sh_flags"] & _SHF_ALLOC and s["sh_size"]]
+    allocated = [(n, s) for n, s in enumerate(elf.sections) if s.flags & ALLOCATED and s.data]
     allocated.sort(key=lambda row: row[1].name == ".eh_frame")  # behind the code
     for number, section in allocated:
-        if section["sh_flags"] & 1:
+        if section.flags & WRITABLE:
             raise BlobError(f"section {section.name} is writable: generated code keeps no state")
-        align = max(1, section["sh_addralign"])
+        align = max(1, section.alignment)
         if align > _MAX_ALIGN:
             raise BlobError(f"section {section.name} wants alignment {align}")
         image.extend(b"\xcc" * (-len(image) % align))
         base[number] = len(image)
         if section.name == ".eh_frame":
-            unwind = (len(image), len(section.data()))
-        image.extend(section.data())
-    table = elf.get_section_by_name(".symtab")
-    symbols: list[Any] = list(table.iter_symbols()) if table is not None else []  # type: ignore[attr-defined]
+            unwind = (len(image), len(section.data))
+        image.extend(section.data)
     thunks: dict[str, int] = {}
     fixes: list[tuple[int, int, int, int]] = []  # position, relocation type, target offset, addend
     pending: list[tuple[int, int, str, int]] = []
-    for section in elf.iter_sections():
-        if not isinstance(section, RelocationSection) or section["sh_info"] not in base:
+    for relocation in elf.relocations:
+        if relocation.section not in base:
             continue
-        home = base[section["sh_info"]]
-        for relocation in section.iter_relocations():
-            symbol = symbols[relocation["r_info_sym"]]
-            kind, addend = relocation["r_info_type"], relocation["r_addend"]
-            position = home + relocation["r_offset"]
-            where = symbol["st_shndx"]
-            if where == "SHN_UNDEF":
-                pending.append((position, kind, symbol.name, addend))
-            elif where in base:
-                fixes.append((position, kind, base[where] + symbol["st_value"], addend))
-            else:
-                raise BlobError(f"relocation against {symbol.name or where}, which is not part of the image")
+        symbol = elf.symbols[relocation.symbol]
+        position = base[relocation.section] + relocation.offset
+        if symbol.section == UNDEFINED:
+            pending.append((position, relocation.kind, symbol.name, relocation.addend))
+        elif symbol.section in base:
+            fixes.append((position, relocation.kind, base[symbol.section] + symbol.value, relocation.addend))
+        else:
+            raise BlobError(f"relocation against {symbol.name or symbol.section}, which is not part of the image")
     image.extend(b"\xcc" * (-len(image) % _THUNK))
     for _, _, name, _ in pending:
         if name not in thunks:
@@ -175,9 +167,9 @@ def link(obj: bytes, entries: Iterable[str]) -> Blob:
         else:
             raise BlobError(f"relocation type {kind} depends on the load address")
     offsets: dict[str, int] = {}
-    for symbol in symbols:
-        if symbol.name and symbol["st_shndx"] in base and symbol["st_info"]["type"] == "STT_FUNC":
-            offsets[symbol.name] = base[symbol["st_shndx"]] + symbol["st_value"]
+    for symbol in elf.symbols:
+        if symbol.name and symbol.section in base and symbol.kind == FUNCTION:
+            offsets[symbol.name] = base[symbol.section] + symbol.value
     missing = [name for name in entries if name not in offsets]
     if missing:
         raise BlobError(f"entry {', '.join(missing)} is not defined by the object")

@@ -22,6 +22,7 @@ import threading
 import traceback
 from typing import Any, Final
 
+from tiercel.codegen.cpu.assemble import allow_quick
 from tiercel.hotpath import jobs
 from tiercel.hotpath.protocol import Frame, FrameReader, Kind, ProtocolError, encode, pack
 
@@ -146,6 +147,8 @@ def serve() -> None:
     _be_modest(asked["nice"])
 
     try:
+        if not asked["bare"]:
+            allow_quick()
         introduction = jobs.introduce(asked)
         if asked["duty"] < 1:
             _rest_between(asked["duty"])

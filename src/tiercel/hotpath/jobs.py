@@ -141,14 +141,14 @@ def build(payload: Any, reporter: Reporter) -> Any:
     Args:
         payload: `table`: the pair (function, interface) or triple (function, interface, region) as a wire table;
             `library`: whether the caller has the runtime library already; `hints`: see `cases.Hints`; `plant`: a
-            mistake to be made on purpose.
+            mistake to be made on purpose; `quick`: whether the kernel is wanted soon rather than as fast as possible.
         reporter: told which stage begins.
 
     Returns:
-        `blob`, `times_ms` by stage, `library` (bytes or None), `certificate`.
+        `blob`, `times_ms` by stage, `library` (bytes or None), `certificate`, `quick` (whether it could be better).
     """
     from tiercel.codegen.blob import link
-    from tiercel.codegen.cpu.assemble import assemble
+    from tiercel.codegen.cpu.assemble import QUICK, assemble, best_level
     from tiercel.codegen.cpu.emit import emit
     from tiercel.codegen.cpu.target import Target
     from tiercel.hotpath.plant import plant
@@ -170,7 +170,8 @@ def build(payload: Any, reporter: Reporter) -> Any:
         raise Refused(str(error), stage="emit") from None
     stages.enter("codegen")
     try:
-        obj = assemble(text, target, verify=True)  # 0.3 ms; what it would catch is an abort otherwise
+        level = best_level(quick=bool(payload.get("quick")))
+        obj = assemble(text, target, level=level, verify=True)  # what verifying would catch is an abort otherwise
     except RuntimeError as error:
         raise Refused(f"LLVM does not accept the code: {error}", stage="codegen") from None
     stages.enter("link")
@@ -184,7 +185,10 @@ def build(payload: Any, reporter: Reporter) -> Any:
         stages.enter("validate")
         certificate = _validated(parts, blob, payload.get("hints") or {}, reporter)
     stages.enter("")
-    return {"blob": blob.to_bytes(), "times_ms": stages.times_ms, "library": made, "certificate": certificate}
+    return {
+        "blob": blob.to_bytes(), "times_ms": stages.times_ms, "library": made, "certificate": certificate,
+        "quick": level == QUICK,
+    }  # fmt: skip
 
 
 NATIVE_S: Final = 1.0

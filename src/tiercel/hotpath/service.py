@@ -58,6 +58,7 @@ class Ticket:
         certificate: what validation found, plain data; None where none was asked for.
         times_ms: by stage: encode, decode, emit, codegen, link, validate, and what the caller said of trace and lower.
         from_cache: it was compiled before.
+        quick: it is code that was to come soon and could be better; ask again without `quick` for that.
         attempts: why earlier attempts ended.
     """
 
@@ -71,6 +72,7 @@ class Ticket:
     certificate: Mapping[str, Any] | None = None
     times_ms: dict[str, float] = field(default_factory=dict)
     from_cache: bool = False
+    quick: bool = False
     attempts: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
 
@@ -92,6 +94,7 @@ class _Build:
     job: Job
     tickets: list[Ticket]
     key: bytes
+    quick_key: bytes | None = None  # where quick code is wanted: its key, while `key` is that of better code
     keep: bool = True
     lock: BuildLock | None = None
     asked: float = 0.0
@@ -119,7 +122,7 @@ class CompileService:
         self._report = report
         self._caches: dict[tuple[str | None, int], KernelCache] = {}
         self._workers: dict[str, Worker | ThreadWorker] = {}
-        self._builds: dict[bytes, _Build] = {}
+        self._builds: dict[tuple[bytes, bool], _Build] = {}
         self._lock = threading.Lock()
         self._library: Mapped | None = None
         self._library_blob: bytes | None = None
@@ -153,6 +156,7 @@ class CompileService:
         times_ms: Mapping[str, float] | None = None,
         priority: int = 0,
         budget_ms: float = BUDGET_MS,
+        quick: bool = False,
     ) -> Ticket:
         """Ask for a kernel.
 
@@ -164,6 +168,8 @@ class CompileService:
             times_ms: what earlier stages took, to be reported with the others.
             priority: smaller is sooner.
             budget_ms: time the worker may take.
+            quick: whether the kernel is wanted soon rather than as fast as it can be (see `assemble.QUICK`). What it
+                computes is the same to the bit.
         """
         began = time.perf_counter()
         times = dict(times_ms or {})
@@ -181,14 +187,18 @@ class CompileService:
             ticket.state, ticket.kind = "failed", "off"
             ticket.reason = "compiling is off (the setting worker)" if mode == "off" else "compiling is frozen"
             return ticket
-        build = self._builds.get(content)
+        build = self._builds.get((content, quick))
         if build is not None and not build.job.finished:
             build.tickets.append(ticket)
             return ticket
         planted = os.environ.get(VARIABLE, "")
-        cache_key = kernel_key(identity, planted.encode())
         began = time.perf_counter()
+        cache_key = kernel_key(content, planted.encode())
+        quick_key = kernel_key(content, planted.encode(), b"quick") if quick else None
         answer = None if planted else self._kept(cache_key)
+        if answer is None and quick_key is not None and not planted:
+            answer = self._kept(quick_key)
+            ticket.quick = answer is not None
         ticket.times_ms["cache"] = (time.perf_counter() - began) * 1e3
         if answer is not None:
             ticket.from_cache = True
@@ -196,9 +206,10 @@ class CompileService:
             return ticket
         payload = {
             "table": table, "library": self._library_blob is not None, "hints": dict(hints or {}), "plant": planted,
+            "quick": quick,
         }  # fmt: skip
         job = Job("build", payload, budget_ms, priority)
-        self._builds[content] = _Build(job, [ticket], cache_key, keep=not planted)
+        self._builds[content, quick] = _Build(job, [ticket], cache_key, quick_key, keep=not planted)
         self.worker(mode).add(job)
         self.poll()
         return ticket
@@ -333,13 +344,14 @@ class CompileService:
             return False
         build.asked = now
         build.first_asked = build.first_asked or now
-        build.lock = self.cache.lock(build.key)
+        build.lock = self.cache.lock(build.quick_key or build.key)
         if build.first_asked < now:  # somebody else was building: perhaps the result is there
-            answer = self._kept(build.key)
-            if answer is not None:
-                self._release(build)
-                job.succeed({**answer, "from_cache": True})
-                return False
+            for key in (build.key, build.quick_key):
+                answer = None if key is None else self._kept(key)
+                if answer is not None:
+                    self._release(build)
+                    job.succeed({**answer, "from_cache": True, "quick": key is not build.key})
+                    return False
         return build.lock is not None or now - build.first_asked > _WAIT_FOR_OTHERS_S
 
     @staticmethod
@@ -381,11 +393,12 @@ class CompileService:
         elif build.keep and job.details.get("kind") in ("invalid", "unsupported"):
             # It would be refused again: nobody needs to try this kernel once more.
             refused = {"reason": job.reason, **job.details}
-            self.cache.put(build.key, {"refused": refused, "name": build.tickets[0].name, "made": time.time()}, b"")
+            key = build.quick_key or build.key
+            self.cache.put(key, {"refused": refused, "name": build.tickets[0].name, "made": time.time()}, b"")
         self._release(build)
         for ticket in build.tickets:
             ticket.attempts = tuple(job.attempts)
-            ticket.from_cache = bool(answer.get("from_cache"))
+            ticket.from_cache, ticket.quick = bool(answer.get("from_cache")), bool(answer.get("quick"))
             if job.state == "done":
                 self._answer(ticket, answer)
                 continue
@@ -397,6 +410,7 @@ class CompileService:
         """Put a worker's answer into the cache; returns it with the blob read."""
         raw, library = result["blob"], result.get("library")
         answer = {"times_ms": dict(result["times_ms"]), "certificate": result["certificate"]}
+        quick = bool(result.get("quick"))
         blob = Blob.from_bytes(raw)
         if library is not None:
             Blob.from_bytes(library)
@@ -404,8 +418,11 @@ class CompileService:
             self.cache.put(kernel_key(_LIBRARY), {"name": "runtime library", "made": time.time()}, library)
         ticket = build.tickets[0]
         if build.keep:
-            self.cache.put(build.key, {"answer": answer, "name": ticket.name, "made": time.time()}, raw)
-        return {**answer, "blob": blob}
+            key = build.quick_key if quick and build.quick_key else build.key
+            self.cache.put(key, {"answer": answer, "name": ticket.name, "made": time.time()}, raw)
+            if not quick:
+                self.cache.drop(kernel_key(ticket.content, b"", b"quick"))
+        return {**answer, "blob": blob, "quick": quick}
 
     @staticmethod
     def _answer(ticket: Ticket, answer: dict[str, Any]) -> None:

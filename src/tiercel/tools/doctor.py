@@ -46,7 +46,7 @@ _FEATURES: Final = (
     *("SSE42", "AVX", "F16C", "FMA3", "AVX2", "AVX512F", "AVX512_SKX", "AVX512_SPR", "AMX"),
     *("NEON", "ASIMD", "ASIMDHP", "ASIMDDP", "SVE"),
 )
-_PACKAGES: Final = ("numpy", "ml_dtypes", "llvmlite", "scipy-openblas32", "pyelftools", "platformdirs", "rich")
+_PACKAGES: Final = ("numpy", "ml_dtypes", "llvmlite", "scipy-openblas32", "platformdirs", "rich")
 _OPTIONAL: Final = ("torch", "onnx", "onnxruntime", "jax", "numba", "scipy")
 _ASK_LLVM: Final = """
 import json, llvmlite, llvmlite.binding as llvm

@@ -28,6 +28,10 @@ from tiercel.vm.entry import Frames
 __all__ = ["ServiceBuilder", "builder"]
 
 
+_LATER: Final = 1
+"""The priority of builds that nobody is waiting for."""
+
+
 class SharedFrames(Frames):
     """The shared parts of all entries of this process, with a pool that survives fork by being made anew."""
 
@@ -100,9 +104,21 @@ class ServiceBuilder:
         """Why nothing can be compiled; None if it can."""
         return "compiling is off (the setting worker)" if self.service.mode == "off" else None
 
-    def submit(self, region: Region, lowered: Lowered, times_ms: dict[str, float]) -> _Ticket:
-        """Begin to build."""
-        return _Ticket(self, self.service.submit(region.name, region, lowered, times_ms=times_ms))
+    def submit(
+        self,
+        region: Region,
+        lowered: Lowered,
+        times_ms: dict[str, float],
+        *,
+        hints: dict[str, Any] | None = None,
+        quick: bool = False,
+    ) -> _Ticket:
+        """See `dispatch.Builder`."""
+        priority = 0 if quick else _LATER
+        ticket = self.service.submit(
+            region.name, region, lowered, times_ms=times_ms, hints=hints, quick=quick, priority=priority
+        )
+        return _Ticket(self, ticket)
 
     def load(self, ticket: ServiceTicket) -> Built:
         """Map a finished kernel."""
@@ -121,6 +137,7 @@ class ServiceBuilder:
             dict(ticket.times_ms),
             certificate,
             ticket.from_cache,
+            ticket.quick,
         )
 
 

@@ -208,10 +208,11 @@ class Entry:
         packs: the packed forms of frozen operands.
         python_calls, python_ns: calls that went through `run`, all of them timed.
         timed, timed_ns: calls through the stub that were timed.
+        code: address of the machine code.
     """
 
     __slots__ = (
-        "__weakref__", "description", "exits", "flagged", "keep", "misses", "packs", "python_calls", "python_ns", "run",
+        "__weakref__", "_names", "code", "description", "exits", "flagged", "keep", "misses", "packs", "python_calls", "python_ns", "run",
         "sites", "source", "stub", "table", "timed", "timed_ns", "without",
     )  # fmt: skip
 
@@ -225,6 +226,8 @@ class Entry:
         self.packs: list[Packs] = []
         self.source = ""
         self.run: Callable[[tuple[Any, ...]], Any] = lambda arguments: MISS
+        self.code = 0
+        self._names: dict[str, Any] = {}
         self.table: Table | None = None
         self.stub: Callable[..., Any] | None = None
         self.without = ""
@@ -240,6 +243,17 @@ class Entry:
         """Time spent inside. Of calls through the stub one in so many is timed, and counts for the others."""
         calls = self.table.calls if self.table is not None else 0
         return self.python_ns + (self.timed_ns * max(calls, self.timed) // self.timed if self.timed else 0)
+
+    def replace_code(self, code: int, keep: tuple[Any, ...]) -> None:
+        """Run other machine code from now on: the same function compiled again. A call sees the old or the new one.
+
+        What is replaced stays mapped as long as the entry lives: a call may be inside.
+        """
+        self.keep = (*self.keep, *keep)
+        old, self.code = self.code, code
+        self._names["code"] = code
+        if self.table is not None:
+            self.table.replace_code(old, code)
 
     def stopped(self) -> bool:
         """Did the stub run the code, and the code did not come to its end? Accounts for it."""
@@ -499,6 +513,7 @@ def make_entry(
         return result
 
     entry.run = counted
+    entry.code, entry._names = code, names
     return entry
 
 

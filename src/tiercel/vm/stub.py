@@ -205,6 +205,16 @@ class Table:
         """How often a row did not hold."""
         return int(self._words[Header.MISSES])
 
+    def replace_code(self, old: int, new: int) -> None:
+        """Run other machine code from now on: the same function, so that the same frames, compiled again.
+
+        One aligned word is written, which calls on other threads see before or after. The old code must stay mapped.
+        """
+        rows = self._words[HEADER:]
+        for at in range(0, len(rows), ROW):
+            if rows[at] == Op.RUN and rows[at + 1] == old:
+                rows[at + 1] = new
+
     def take_status(self) -> int:
         """What the code returned when it last stopped before its end; 0 if it did not since this was asked."""
         status = int(self._words[Header.STATUS])

@@ -195,7 +195,8 @@ class Emitter:
         self.writer.write("ret i64 0")
         self.module.define(f"define i64 @{function.name}(ptr noalias %frame)", self.writer)
         sizing = Emitter(self.module, function, self.target)
-        sizing._bind_frame()
+        if not isinstance(self.arena, Const):
+            sizing._bind_frame()
         sizing.writer.write(f"ret {sizing.expressions.emit(self.arena)}")
         self.module.define(f"define i64 @{function.name}.arena(ptr noalias %frame)", sizing.writer)
 

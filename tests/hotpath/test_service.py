@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import multiprocessing
 import os
@@ -269,7 +270,8 @@ def test_a_builder_that_dies_is_replaced(make, tmp_path):
     made = compiled("chain")
     lowered = made.runner.lowered
     table, own = to_table(lowered.function, lowered.interface, made.region)
-    held = other.lock(kernel_key(encode(table[:own]), b""))
+    content = hashlib.blake2b(encode(table[:own]), digest_size=24).digest()
+    held = other.lock(kernel_key(content, b""))
     assert held is not None
     ticket = service.submit("chain", made.region, lowered)
     assert not service.wait(0.5, ticket)
@@ -277,6 +279,24 @@ def test_a_builder_that_dies_is_replaced(make, tmp_path):
     held.release()
     assert service.wait(120, ticket)
     assert (ticket.state, ticket.from_cache) == ("done", False)
+
+
+def test_quick_code_comes_first_and_better_code_takes_its_place(make, tmp_path):
+    service, made = make(), compiled("chain")
+    quick = service.submit("chain", made.region, made.runner.lowered, quick=True)
+    assert service.wait(120, quick)
+    assert (quick.state, quick.quick, quick.from_cache) == ("done", True, False)
+    again = make().submit("chain", made.region, made.runner.lowered, quick=True)
+    assert (again.state, again.quick, again.from_cache) == ("done", True, True)
+    better = service.submit("chain", made.region, made.runner.lowered)
+    assert service.wait(120, better)
+    assert (better.state, better.quick, better.from_cache) == ("done", False, False)
+    assert better.blob.image != quick.blob.image
+    last = make().submit("chain", made.region, made.runner.lowered, quick=True)
+    assert (last.state, last.quick, last.from_cache) == ("done", False, True)
+    assert last.blob.image == better.blob.image
+    names = [info.data["name"] for info in KernelCache(str(tmp_path), 1 << 26).list()]
+    assert names.count(quick.name) == 1  # the quick one is gone
 
 
 @pytest.mark.slow

@@ -35,18 +35,21 @@ class Ticket:
 class InlineBuilder:
     """See the module docstring. `spoil(mapped, function) -> address` may put other code in place."""
 
-    def __init__(self, *, delay: int = 0, refuse: str = "") -> None:
+    def __init__(self, *, delay: int = 0, refuse: str = "", quick: bool = False) -> None:
+        self.quick = quick
         self.delay, self.refuse = delay, refuse
         library = imports(Target.host())
         packs = {n: library[names(as_dtype(n))[2]] for n in ("float32", "float64")}
         self.frames = Frames(library[CALL], pack=packs, stub=library[STUB])
         self.submitted: list[Any] = []
+        self.hints: list[Any] = []
 
     def available(self) -> str | None:
         return None
 
-    def submit(self, region: Any, lowered: Any, times_ms: Any) -> Ticket:
+    def submit(self, region: Any, lowered: Any, times_ms: Any, *, hints: Any = None, quick: bool = False) -> Ticket:
         self.submitted.append(region)
+        self.hints.append(hints)
         if self.refuse:
             return Ticket(self.refuse, self.delay)
         started = time.perf_counter()
@@ -57,6 +60,7 @@ class InlineBuilder:
         name = lowered.function.name
         elapsed = (time.perf_counter() - started) * 1e3
         built = Built(
-            mapped.address(name), mapped.address(f"{name}.arena"), self.frames, (mapped,), {"codegen": elapsed}, {}
-        )
+            mapped.address(name), mapped.address(f"{name}.arena"), self.frames, (mapped,), {"codegen": elapsed}, {},
+            quick=quick and self.quick,
+        )  # fmt: skip
         return Ticket(built, self.delay)

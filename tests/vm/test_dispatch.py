@@ -304,3 +304,58 @@ def test_patching_under_eight_threads():
         thread.join()
     assert not errors, errors[0]
     assert tiers.compiled_calls > 0
+
+
+def test_quick_code_is_replaced_by_better_code_without_a_change_of_results(monkeypatch):
+    monkeypatch.setattr("tiercel.vm.improve.IMPROVE_AFTER", 0.0)
+    tiers, builder = tiers_of(scaled, quick=True)
+    x, y = random(5, 7), random(5, 7, seed=1)
+    heat(tiers, x, y)
+    (entry,) = tiers.entries
+    first, wanted = entry.code, call(tiers, x, y)
+    assert len(builder.submitted) == 1
+    heat(tiers, x, y, times=64)
+    assert len(builder.submitted) == 2
+    assert tiers.entries == (entry,)
+    assert entry.code != first
+    assert len(entry.keep) == 2  # what was replaced stays mapped
+    calls = entry.calls
+    assert np.array_equal(call(tiers, x, y).view(np.int32), wanted.view(np.int32))
+    assert entry.calls == calls + 1
+    heat(tiers, x, y, times=64)
+    assert len(builder.submitted) == 2  # once
+
+
+def test_code_that_is_not_quick_is_left(monkeypatch):
+    monkeypatch.setattr("tiercel.vm.improve.IMPROVE_AFTER", 0.0)
+    tiers, builder = tiers_of(scaled)
+    heat(tiers, random(3), random(3, seed=1), times=70)
+    assert len(builder.submitted) == 1
+
+
+def test_a_kernel_that_cannot_be_improved_stays(monkeypatch):
+    monkeypatch.setattr("tiercel.vm.improve.IMPROVE_AFTER", 0.0)
+    tiers, builder = tiers_of(scaled, quick=True)
+    x, y = random(3), random(3, seed=1)
+    heat(tiers, x, y)
+    builder.refuse = "no"
+    heat(tiers, x, y, times=70)
+    (entry,) = tiers.entries
+    assert len(builder.submitted) == 2
+    assert len(entry.keep) == 1
+    assert np.allclose(call(tiers, x, y), scaled(x, y), rtol=1e-5)
+
+
+def moved(x, n, scale):
+    return x * scale + n
+
+
+def test_scalars_that_were_seen_are_told_to_validation():
+    tiers, builder = tiers_of(moved)
+    for n in (2, 3, 2, 5):
+        call(tiers, random(4), n, 1.5)
+    heat(tiers, random(4), 3, -0.0)
+    (hints,) = builder.hints
+    values = dict(hints["scalars"])
+    assert sorted(values[1]) == [2, 3, 5]
+    assert {repr(v) for v in values[2]} == {"1.5", "-0.0"}

@@ -29,6 +29,8 @@ every element costs the reference much more.
 _BLOCK: Final = 1 << 16
 """Random numbers made at most; longer arrays repeat them (generating takes longer than the kernel)."""
 _TRIES: Final = 24
+_MAX_SIZE: Final = 1 << 16
+"""Ints that were sampled are tried up to here where they may be sizes of results."""
 
 _SPECIAL: Final = (0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1.0, -1.0, 1e-40, -1e-40, 0.5)
 
@@ -237,9 +239,9 @@ def _scalar_sizes(
     for number, spec in enumerate(interface.inputs):
         if spec.kind != "pyint" or not isinstance(spec.value, Symbol):
             continue
-        sampled = hints.scalars.get(number)
+        sampled = [n for n in hints.scalars.get(number, ()) if abs(n) <= _MAX_SIZE]
         dims = [n for s in symbols if s.kind != "scalar" for n in (sizes[s.name],)] or [4]
-        choices = [*(sampled or ()), min(dims), max(0, min(dims) - 1), 1]
+        choices = [*sampled, min(dims), max(0, min(dims) - 1), 1]
         found[spec.value.name] = int(choices[int(generator.integers(0, len(choices)))])
     return found
 

@@ -61,6 +61,7 @@ KINDS: Final[Mapping[str, tuple[int, Callable[[Mapping[str, Any]], str]]]] = {
     "detected": (logging.INFO, _detected),
     "generated": (logging.INFO, _generated),
     "patched": (logging.INFO, _patched),
+    "improved": (logging.INFO, lambda f: f"{_generated(f)}: better code for {f['region']}"),
     "rejected": (logging.WARNING, lambda f: f"Kernel of {f['region']} rejected: {f['reason']}"),
     "unsupported": (logging.INFO, lambda f: f"{f['region']} stays interpreted: {f['reason']}"),
     "demoted": (logging.WARNING, lambda f: f"Kernel of {f['region']} taken out: {f['reason']}"),

@@ -46,7 +46,9 @@ from tiercel.hotpath.events import events
 from tiercel.values.tensor import Tensor
 from tiercel.vm.entry import MISS, Entry, Frames, fixed_bytes, make_entry
 from tiercel.vm.forms import show
+from tiercel.vm.improve import improve
 from tiercel.vm.naming import name_for_tools
+from tiercel.vm.samples import sampled_scalars, scalars_of
 from tiercel.vm.stub import make_function, make_preamble, make_table
 
 __all__ = ["Builder", "Built", "SignatureState", "Tiers", "signature_of"]
@@ -54,6 +56,8 @@ __all__ = ["Builder", "Built", "SignatureState", "Tiers", "signature_of"]
 MAX_SIGNATURES: Final = 16
 """Signatures of one function that are counted; calls of others stay interpreted."""
 MAX_ENTRIES: Final = 8
+MAX_SAMPLES: Final = 8
+"""Calls of a Signature whose scalars are kept for validation."""
 MAX_TIMINGS: Final = 32
 """Times of interpreted calls that are kept for each amount of work."""
 INTERNAL: Final = "a mistake of the compiler"
@@ -75,6 +79,7 @@ class Built:
         times_ms: by stage.
         certificate: what validation found, as plain data.
         from_cache: whether nothing was compiled.
+        quick: whether better code can be asked for (see `improve`).
     """
 
     code: int
@@ -84,6 +89,7 @@ class Built:
     times_ms: dict[str, float]
     certificate: dict[str, Any]
     from_cache: bool = False
+    quick: bool = False
 
 
 class Ticket(Protocol):
@@ -99,8 +105,23 @@ class Ticket(Protocol):
 class Builder(Protocol):
     """Compiles lowered regions, somewhere else."""
 
-    def submit(self, region: Region, lowered: Lowered, times_ms: dict[str, float]) -> Ticket:
-        """Begin."""
+    def submit(
+        self,
+        region: Region,
+        lowered: Lowered,
+        times_ms: dict[str, float],
+        *,
+        hints: dict[str, Any] | None = None,
+        quick: bool = False,
+    ) -> Ticket:
+        """Begin.
+
+        Args:
+            region, lowered: what to compile.
+            times_ms: what it took until here, by stage.
+            hints: what was seen, for validation (`cases.Hints` as plain data).
+            quick: whether the code is wanted soon rather than as fast as it can be.
+        """
 
     def available(self) -> str | None:
         """Why nothing can be compiled; None if it can."""
@@ -149,6 +170,8 @@ class Variant:
     patched_ns: int = 0
     stages_ms: dict[str, float] = field(default_factory=dict)
     demoted: str = ""
+    hints: dict[str, Any] = field(default_factory=dict)
+    better: Ticket | None = None  # better code under way
     timings: dict[int, deque[int]] = field(default_factory=dict)
     conditions: dict[Any, Condition] = field(default_factory=dict)
     functions: dict[int, FunctionType] = field(default_factory=dict)
@@ -166,6 +189,7 @@ class SignatureState:
     interpreted: dict[int, deque[int]] = field(default_factory=dict)
     counts: dict[int, int] = field(default_factory=dict)  # calls, by the same key
     misses: int = 0
+    scalars: list[tuple[Any, ...]] = field(default_factory=list)  # arguments of the first calls, arrays left out
 
     @property
     def typical_ns(self) -> int:
@@ -300,6 +324,8 @@ class Tiers:
                 return
             state = self.signatures[key] = SignatureState(key)
         state.note(sum(map(_bytes_of, arguments)), elapsed)
+        if len(state.scalars) < MAX_SAMPLES:
+            state.scalars.append(scalars_of(arguments))
         if state.variants and self._has_entry(state):
             state.misses += 1
         if self.wants_compile(settings, state) is None:
@@ -340,11 +366,16 @@ class Tiers:
         key = tuple(map(signature_of, arguments))
         state = self.signatures.setdefault(key, SignatureState(key))
         if not state.variants:
-            self.compile(settings, state, arguments)
+            self.compile(settings, state, arguments, awaited=True)
         return state
 
-    def compile(self, settings: Settings, state: SignatureState, arguments: tuple[Any, ...]) -> Variant:
-        """Trace and lower for these arguments, and hand over to the service."""
+    def compile(
+        self, settings: Settings, state: SignatureState, arguments: tuple[Any, ...], *, awaited: bool = False
+    ) -> Variant:
+        """Trace and lower for these arguments, and hand over to the service.
+
+        Somebody who waits (`awaited`) gets the best code at once; else quick code comes first.
+        """
         speculative = not state.variants
         variant = Variant(speculative, started_ns=time.perf_counter_ns())
         state.variants.append(variant)
@@ -388,7 +419,10 @@ class Tiers:
         variant.conditions = dict(environment.conditions)
         variant.classes = list(environment.classes)
         variant.functions = {id(f): f for f in environment.functions}
-        variant.ticket = service.submit(region, variant.lowered, dict(variant.stages_ms))
+        variant.hints = {"scalars": sampled_scalars(variant.lowered.interface, arguments, state.scalars)}
+        variant.ticket = service.submit(
+            region, variant.lowered, dict(variant.stages_ms), hints=variant.hints, quick=not awaited
+        )
         self.pending.append((state, variant))
         return variant
 
@@ -524,6 +558,7 @@ class Tiers:
         if found is None:
             return
         state, variant = found
+        improve(self, variant, DROPPED)
         settings = self.settings()
         bucket = sum(map(_bytes_of, arguments)).bit_length()
         times = variant.timings.setdefault(bucket, deque(maxlen=settings.demote_window))
@@ -562,6 +597,14 @@ class Tiers:
             if not variant.ticket.wait(left):
                 return False
             self.poll()
+        for state in list(self.signatures.values()):
+            for variant in state.variants:
+                if variant.better is None or variant.entry is None:
+                    continue
+                left = None if end is None else max(0.0, end - time.monotonic())
+                if not variant.better.wait(left):
+                    return False
+                improve(self, variant, DROPPED)
         return True
 
     def unmet(self, state: SignatureState | None) -> str:
@@ -577,7 +620,7 @@ class Tiers:
         key = tuple(map(signature_of, arguments))
         state = self.signatures.setdefault(key, SignatureState(key))
         if not state.variants:
-            self.compile(self.settings(), state, arguments)
+            self.compile(self.settings(), state, arguments, awaited=True)
             self.wait()
         return state.variants[-1] if state.variants else None
 

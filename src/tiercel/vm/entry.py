@@ -212,8 +212,8 @@ class Entry:
     """
 
     __slots__ = (
-        "__weakref__", "_names", "code", "description", "exits", "flagged", "keep", "misses", "packs", "python_calls", "python_ns", "run",
-        "sites", "source", "stub", "table", "timed", "timed_ns", "without",
+        "__weakref__", "_names", "code", "description", "exits", "flagged", "keep", "misses", "packs", "python_calls",
+        "python_ns", "run", "sites", "source", "stub", "table", "timed", "timed_ns", "without",
     )  # fmt: skip
 
     def __init__(self, description: str, sites: tuple[int, ...], keep: tuple[Any, ...]) -> None:
@@ -253,7 +253,7 @@ class Entry:
         old, self.code = self.code, code
         self._names["code"] = code
         if self.table is not None:
-            self.table.replace_code(old, code)
+            self.table.replace_code(old, code, keep)
 
     def stopped(self) -> bool:
         """Did the stub run the code, and the code did not come to its end? Accounts for it."""

@@ -193,7 +193,7 @@ class Table:
         self._array = np.array([*header, *rows], np.int64)
         self._words: memoryview[int] = memoryview(self._array.data)
         self.address = int(self._array.ctypes.data)
-        self.keep = (self._array, *keep)
+        self.keep = [self._array, *keep]
 
     @property
     def calls(self) -> int:
@@ -205,11 +205,12 @@ class Table:
         """How often a row did not hold."""
         return int(self._words[Header.MISSES])
 
-    def replace_code(self, old: int, new: int) -> None:
-        """Run other machine code from now on: the same function, so that the same frames, compiled again.
+    def replace_code(self, old: int, new: int, keep: tuple[Any, ...]) -> None:
+        """Run other machine code from now on: the same function, with the same frame, compiled again.
 
-        One aligned word is written, which calls on other threads see before or after. The old code must stay mapped.
+        One aligned word is written, which calls on other threads see before or after. The old code stays mapped.
         """
+        self.keep += keep  # before: functions made of this table hold on to the list
         rows = self._words[HEADER:]
         for at in range(0, len(rows), ROW):
             if rows[at] == Op.RUN and rows[at + 1] == old:
@@ -667,5 +668,5 @@ def make_function(
     method = _MethodDef(label, address, _METH_FASTCALL, None)
     make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)
     # What stands as the function's module is only kept: CPython holds on to it as long as to the function.
-    kept = (method, label, miss, api, *keep, *(part for table in tables for part in table.keep))
+    kept = (method, label, miss, api, *keep, *(table.keep for table in tables))
     return make(("PyCFunction_NewEx", ctypes.pythonapi))(ctypes.addressof(method), head, kept)

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from tiercel.codegen.cpu.target import Target
 
-
 FULL: Final = 2
 """Code generation effort for code that stays."""
 QUICK: Final = 0

@@ -43,6 +43,7 @@ from tiercel.loops.form import (
     While,
 )
 from tiercel.loops.index import index_add, index_mul, strides_of
+from tiercel.loops.substitute import substitute
 
 ROW_BLOCK = 64
 """Rows of a tile."""
@@ -152,11 +153,11 @@ class _Expander:
         else:
             c = Buffer(f"{name}.tile", stmt.a.dtype, (rows, columns), space="arena")
             r, j = Var(f"{name}.r"), Var(f"{name}.j")
+            # in the place of the names, so that loads and stores are seen to be contiguous
+            where = {stmt.row: index_add(row0, r), stmt.column: index_add(column0, j)}
             epilogue = (
-                Let(stmt.row, index_add(row0, r)),
-                Let(stmt.column, index_add(column0, j)),
                 Let(stmt.accumulator, Load(c, (r, j))),
-                *self.block(stmt.epilogue).body,
+                *substitute(self.block(stmt.epilogue), where).body,
             )
             columns_loop = For(j.name, n, Block(epilogue), "vector")
             inside += [

@@ -1,0 +1,114 @@
+"""Put expressions in the place of names.
+
+In: a block, and an expression for each of some names that the block uses and does not bind. Out: the block without the
+names, wherever they stand: in expressions, and in the sizes, strides and offsets of buffers. The caller sees to it that
+what an expression mentions means the same everywhere in the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tiercel.loops.form import (
+    Allocate,
+    Assign,
+    Binary,
+    Block,
+    Buffer,
+    Cast,
+    Compare,
+    Const,
+    Contract,
+    Exit,
+    Expr,
+    Fma,
+    For,
+    If,
+    IllFormed,
+    Let,
+    Load,
+    Local,
+    Multiply,
+    Output,
+    Pack,
+    Reduce,
+    Select,
+    Stmt,
+    Store,
+    Unary,
+    Var,
+    While,
+)
+
+
+def substitute(block: Block, values: Mapping[str, Expr]) -> Block:
+    """The block with `values` in the place of the names."""
+    return _Substitution(values).block(block)
+
+
+class _Substitution:
+    def __init__(self, values: Mapping[str, Expr]) -> None:
+        self.values = values
+
+    def block(self, block: Block) -> Block:
+        return Block(tuple(map(self.statement, block.body)))
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        return replace(
+            buffer,
+            shape=self.all(buffer.shape),
+            strides=None if buffer.strides is None else self.all(buffer.strides),
+            offset=None if buffer.offset is None else self.expression(buffer.offset),
+        )
+
+    def all(self, nodes: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(map(self.expression, nodes))
+
+    def expression(self, node: Expr) -> Expr:
+        match node:
+            case Const():
+                return node
+            case Var():
+                return self.values.get(node.name, node)
+            case Load():
+                return Load(self.buffer(node.buffer), self.all(node.index))
+            case Unary() | Cast():
+                return replace(node, x=self.expression(node.x))
+            case Binary() | Compare():
+                return replace(node, a=self.expression(node.a), b=self.expression(node.b))
+            case Fma():
+                return Fma(self.expression(node.a), self.expression(node.b), self.expression(node.c))
+            case Select():
+                return Select(self.expression(node.condition), self.expression(node.a), self.expression(node.b))
+        raise IllFormed(f"unknown expression {type(node).__name__}")
+
+    def statement(self, stmt: Stmt) -> Stmt:
+        expression, buffer, block = self.expression, self.buffer, self.block
+        match stmt:
+            case Block():
+                return block(stmt)
+            case For():
+                return replace(stmt, extent=expression(stmt.extent), body=block(stmt.body))
+            case While():
+                return While(block(stmt.header), expression(stmt.condition), block(stmt.body))
+            case If():
+                return If(expression(stmt.condition), block(stmt.then), block(stmt.orelse))
+            case Let() | Local() | Assign() | Reduce() | Output():
+                return replace(stmt, value=expression(stmt.value))
+            case Store():
+                return Store(buffer(stmt.buffer), self.all(stmt.index), expression(stmt.value))
+            case Allocate():
+                return Allocate(buffer(stmt.buffer))
+            case Contract():
+                m, n, k = self.all((stmt.m, stmt.n, stmt.k))
+                a, b = buffer(stmt.a), buffer(stmt.b)
+                return replace(stmt, a=a, b=b, m=m, n=n, k=k, epilogue=block(stmt.epilogue))
+            case Multiply():
+                m, n, k = self.all((stmt.m, stmt.n, stmt.k))
+                return replace(stmt, a=buffer(stmt.a), b=buffer(stmt.b), c=buffer(stmt.c), m=m, n=n, k=k)
+            case Pack():
+                return Pack(buffer(stmt.b), buffer(stmt.panels), expression(stmt.n), expression(stmt.k))
+            case Exit():
+                return stmt
+        raise IllFormed(f"unknown statement {type(stmt).__name__}")

@@ -239,7 +239,7 @@ def _logaddexp(exponential: str, unit: float) -> Builder:
 
     def formula(x: Expr, y: Expr) -> Expr:
         zero = _number(0.0, x.dtype)
-        distance = Select(Compare("eq", x, y), zero, Binary("sub", x, y))
+        distance: Expr = Select(Compare("eq", x, y), zero, Binary("sub", x, y))
         stray = Select(Unary("isnan", distance), _number(math.inf, x.dtype), zero)
         distance = Binary("add", distance, Binary("sub", stray, stray))
         tail: Expr = Unary("log1p", Unary(exponential, Unary("neg", Unary("abs", distance))))

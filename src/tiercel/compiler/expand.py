@@ -11,19 +11,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
+from tiercel.compiler.derived import DERIVED
 from tiercel.compiler.elementwise import NotLowered
-from tiercel.compiler.graph import Branch, Graph, Guard, Loop, Node, Step, Value
-from tiercel.dtypes import DType, as_dtype
+from tiercel.compiler.graph import Branch, Graph, Loop, Node, Step, Value
+from tiercel.compiler.maker import Maker, array_type, computing, full, kept, reduced_axes
+from tiercel.dtypes import DType
 from tiercel.operators.layout import Layout
 from tiercel.operators.types import (
     ArrayType,
     NoneType,
     NpScalarType,
-    PyFloatType,
     PyIntType,
-    Type,
 )
 from tiercel.shapes import DimLike, product
 
@@ -31,94 +30,10 @@ COUNTED = "counted"
 """Attribute of a division by a number of elements: (number, ddof). NumPy warns where the number is not above ddof."""
 
 
-class _Maker:
-    """Makes nodes that compute one composite, in order."""
-
-    def __init__(self, node: Node, numbers: Iterable[int]) -> None:
-        self.node = node
-        self.numbers = iter(numbers)
-        self.steps: list[Step] = []
-
-    def value(self, type_: Type, name: str = "") -> Value:
-        return Value(next(self.numbers), type_, name)
-
-    def number(self, x: float) -> Value:
-        """A Python float constant."""
-        return self.value(PyFloatType(float(x)))
-
-    def apply(
-        self, operator: str, inputs: tuple[Value, ...], type_: Type, attributes: Mapping[str, Any] | None = None,
-        output: Value | None = None,
-    ) -> Value:  # fmt: skip
-        """A node of `operator`; its result is a new value, or `output`."""
-        result = output or self.value(type_)
-        self.steps.append(Node(operator, inputs, dict(attributes or {}), (result,), self.node.origin))
-        return result
-
-    def widened(self, x: Value, dtype: DType) -> Value:
-        """x as `dtype` where it is not already."""
-        if not isinstance(x.type, ArrayType) or x.type.dtype is dtype:
-            return x
-        return self.apply("astype", (x,), replace(x.type, dtype=dtype), {"dtype": dtype})
-
-    def require_equal(self, a: Any, b: Any) -> None:
-        """A guard that two sizes are equal (NumPy raises where they are not)."""
-        if a != b:
-            sizes = (self.value(PyIntType(a)), self.value(PyIntType(b)))
-            same = self.apply("equal", sizes, NpScalarType(as_dtype("bool")))
-            self.steps.append(Guard(same, "sizes that differ", self.node.origin))
-
-    def view(self, operator: str, x: Value, shape: tuple[Any, ...], attributes: Mapping[str, Any]) -> Value:
-        """A node that rearranges an array."""
-        type_ = replace(_array(x), shape=shape, layout=Layout.c(len(shape)))
-        return self.apply(operator, (x,), type_, attributes)
-
-    def finish(self, x: Value, output: Value) -> None:
-        """Make the last node's result the composite's output, rounding to its dtype."""
-        assert isinstance(output.type, ArrayType | NpScalarType)
-        if getattr(x.type, "dtype", None) is not output.type.dtype:
-            self.apply("astype", (x,), output.type, {"dtype": output.type.dtype}, output)
-            return
-        last = self.steps[-1]
-        assert isinstance(last, Node)
-        assert last.outputs == (x,)
-        self.steps[-1] = replace(last, outputs=(output,))
-
-
-def _computing(dtype: DType) -> DType:
-    if dtype.kind in "iub":
-        return as_dtype("float64")
-    return dtype.accumulator
-
-
-def reduced_axes(node: Node, rank: int) -> tuple[int, ...]:
-    """The axes a node folds, ascending."""
-    axis = node.attributes.get("axis")
-    if axis is None:
-        return tuple(range(rank))
-    axes = (axis,) if isinstance(axis, int) else tuple(axis)
-    return tuple(sorted(a % rank for a in axes))
-
-
-def _array(x: Value) -> ArrayType:
-    if not isinstance(x.type, ArrayType):
-        raise NotLowered(f"a composite of {x.type}")
-    return x.type
-
-
-def _kept(type_: ArrayType, axes: tuple[int, ...], dtype: DType) -> ArrayType:
-    shape = tuple(1 if i in axes else d for i, d in enumerate(type_.shape))
-    return ArrayType(dtype, shape, Layout.c(len(shape)), type_.device, type_.wrapper)
-
-
-def _full(type_: ArrayType, dtype: DType) -> ArrayType:
-    return ArrayType(dtype, type_.shape, Layout.c(type_.rank), type_.device, type_.wrapper)
-
-
-def _softmax(m: _Maker, node: Node, *, log: bool = False) -> None:
-    x = _array(node.inputs[0])
-    axes, dtype = reduced_axes(node, x.rank), _computing(x.dtype)
-    wide, rows = _full(x, dtype), _kept(x, axes, dtype)
+def _softmax(m: Maker, node: Node, *, log: bool = False) -> None:
+    x = array_type(node.inputs[0])
+    axes, dtype = reduced_axes(node, x.rank), computing(x.dtype)
+    wide, rows = full(x, dtype), kept(x, axes, dtype)
     fold = {"axis": axes, "keepdims": True}
     value = m.widened(node.inputs[0], dtype)
     peak = m.apply("max", (value,), rows, {**fold, "initial": True})
@@ -132,73 +47,63 @@ def _softmax(m: _Maker, node: Node, *, log: bool = False) -> None:
         m.finish(m.apply("divide", (powers, total), wide), node.outputs[0])
 
 
-def _divided(m: _Maker, total: Value, rows: ArrayType, count: DimLike, ddof: int = 0) -> Value:
+def _divided(m: Maker, total: Value, rows: ArrayType, count: DimLike, ddof: int = 0) -> Value:
     """The total of `count` elements over their number, less `ddof`."""
     return m.apply("divide", (total, m.value(PyIntType(count - ddof))), rows, {COUNTED: (count, ddof)})
 
 
-def _mean_of(m: _Maker, value: Value, axes: tuple[int, ...]) -> Value:
-    x = _array(value)
-    rows = _kept(x, axes, x.dtype)
+def _mean_of(m: Maker, value: Value, axes: tuple[int, ...]) -> Value:
+    x = array_type(value)
+    rows = kept(x, axes, x.dtype)
     total = m.apply("sum", (value,), rows, {"axis": axes, "keepdims": True})
     return _divided(m, total, rows, product(x.shape[a] for a in axes))
 
 
-def _drop_axes(m: _Maker, rows: Value, output: Value, axes: tuple[int, ...], keepdims: bool) -> None:
-    """Give the row value the shape of the output."""
-    if keepdims:
-        m.finish(rows, output)
-        return
-    dtype = output.type.dtype  # type: ignore[attr-defined]
-    rounded = m.widened(rows, dtype)
-    m.apply("squeeze", (rounded,), output.type, {"axis": axes}, output)
-
-
-def _mean(m: _Maker, node: Node) -> None:
-    x = _array(node.inputs[0])
+def _mean(m: Maker, node: Node) -> None:
+    x = array_type(node.inputs[0])
     if node.attributes.get("dtype") is not None:
         raise NotLowered("mean with a dtype")
     axes = reduced_axes(node, x.rank)
-    value = m.widened(node.inputs[0], _computing(x.dtype))
-    _drop_axes(m, _mean_of(m, value, axes), node.outputs[0], axes, bool(node.attributes.get("keepdims", False)))
+    value = m.widened(node.inputs[0], computing(x.dtype))
+    m.drop_axes(_mean_of(m, value, axes), node.outputs[0], axes, bool(node.attributes.get("keepdims", False)))
 
 
-def _variance(m: _Maker, node: Node, *, root: bool = False) -> None:
-    x = _array(node.inputs[0])
+def _variance(m: Maker, node: Node, *, root: bool = False) -> None:
+    x = array_type(node.inputs[0])
     if node.attributes.get("dtype") is not None:
         raise NotLowered("variance with a dtype")
     axes = reduced_axes(node, x.rank)
-    dtype = _computing(x.dtype)
+    dtype = computing(x.dtype)
     count = product(x.shape[a] for a in axes)
     ddof = node.attributes.get("ddof", 0)
     if not isinstance(ddof, int):
         raise NotLowered("a ddof that is no int")
     value = m.widened(node.inputs[0], dtype)
-    wide, rows = _full(x, dtype), _kept(x, axes, dtype)
+    wide, rows = full(x, dtype), kept(x, axes, dtype)
     centred = m.apply("subtract", (value, _mean_of(m, value, axes)), wide)
     total = m.apply("sum", (m.apply("multiply", (centred, centred), wide),), rows, {"axis": axes, "keepdims": True})
     result = _divided(m, total, rows, count, ddof)
     if root:
         result = m.apply("sqrt", (result,), rows)
-    _drop_axes(m, result, node.outputs[0], axes, bool(node.attributes.get("keepdims", False)))
+    m.drop_axes(result, node.outputs[0], axes, bool(node.attributes.get("keepdims", False)))
 
 
-def _scaled(m: _Maker, value: Value, node: Node, first: int, axes: tuple[int, ...], dtype: DType) -> Value:
+def _scaled(m: Maker, value: Value, node: Node, first: int, axes: tuple[int, ...], dtype: DType) -> Value:
     """value * weight + bias for the operands given from `first` on; they have the sizes of the trailing `axes`."""
-    x = _array(value)
+    x = array_type(value)
     for position, operator in ((first, "multiply"), (first + 1, "add")):
         if position >= len(node.inputs) or isinstance(node.inputs[position].type, NoneType):
             continue
         if axes != tuple(range(x.rank - len(axes), x.rank)):
             raise NotLowered("normalisation with a weight over axes that are not the last ones")
-        value = m.apply(operator, (value, m.widened(node.inputs[position], dtype)), _full(x, dtype))
+        value = m.apply(operator, (value, m.widened(node.inputs[position], dtype)), full(x, dtype))
     return value
 
 
-def _layer_norm(m: _Maker, node: Node) -> None:
-    x = _array(node.inputs[0])
-    axes, dtype = reduced_axes(node, x.rank), _computing(x.dtype)
-    wide, rows = _full(x, dtype), _kept(x, axes, dtype)
+def _layer_norm(m: Maker, node: Node) -> None:
+    x = array_type(node.inputs[0])
+    axes, dtype = reduced_axes(node, x.rank), computing(x.dtype)
+    wide, rows = full(x, dtype), kept(x, axes, dtype)
     value = m.widened(node.inputs[0], dtype)
     centred = m.apply("subtract", (value, _mean_of(m, value, axes)), wide)
     spread = _mean_of(m, m.apply("multiply", (centred, centred), wide), axes)
@@ -207,10 +112,10 @@ def _layer_norm(m: _Maker, node: Node) -> None:
     m.finish(_scaled(m, normal, node, 1, axes, dtype), node.outputs[0])
 
 
-def _rms_norm(m: _Maker, node: Node) -> None:
-    x = _array(node.inputs[0])
-    axes, dtype = reduced_axes(node, x.rank), _computing(x.dtype)
-    wide, rows = _full(x, dtype), _kept(x, axes, dtype)
+def _rms_norm(m: Maker, node: Node) -> None:
+    x = array_type(node.inputs[0])
+    axes, dtype = reduced_axes(node, x.rank), computing(x.dtype)
+    wide, rows = full(x, dtype), kept(x, axes, dtype)
     value = m.widened(node.inputs[0], dtype)
     spread = _mean_of(m, m.apply("multiply", (value, value), wide), axes)
     deviation = m.apply("sqrt", (m.apply("add", (spread, m.number(node.attributes.get("eps", 1e-6))), rows),), rows)
@@ -218,8 +123,8 @@ def _rms_norm(m: _Maker, node: Node) -> None:
     m.finish(_scaled(m, normal, node, 1, axes, dtype), node.outputs[0])
 
 
-def _linear(m: _Maker, node: Node) -> None:
-    w = _array(node.inputs[1])
+def _linear(m: Maker, node: Node) -> None:
+    w = array_type(node.inputs[1])
     out = node.outputs[0]
     if not isinstance(out.type, ArrayType):
         raise NotLowered("linear with a scalar result")
@@ -232,13 +137,13 @@ def _linear(m: _Maker, node: Node) -> None:
     m.apply("add", (product_, node.inputs[2]), out.type, {}, out)
 
 
-def _product(m: _Maker, node: Node) -> None:
+def _product(m: Maker, node: Node) -> None:
     """Operands of a product in its dtype; vectors as matrices of one row or column."""
     out = node.outputs[0].type
     assert isinstance(out, ArrayType | NpScalarType)
     dtype = out.dtype
     x, y = (m.widened(v, dtype) for v in node.inputs)
-    x_type, y_type = _array(x), _array(y)
+    x_type, y_type = array_type(x), array_type(y)
     if x_type.rank > 1 and y_type.rank > 1:
         m.apply(node.operator, (x, y), out, node.attributes, node.outputs[0])
         return
@@ -249,14 +154,14 @@ def _product(m: _Maker, node: Node) -> None:
         x = m.view("expand_dims", x, (1, *x_type.shape), {"axis": 0})
     if y_type.rank == 1:
         y = m.view("expand_dims", y, (*y_type.shape, 1), {"axis": 1})
-    left, right = _array(x).shape, _array(y).shape
+    left, right = array_type(x).shape, array_type(y).shape
     batch = left[:-2] if len(left) >= len(right) else right[:-2]
     whole = ArrayType(dtype, (*batch, left[-2], right[-1]), Layout.c(2 + len(batch)), "cpu", x_type.wrapper)
     product_ = m.apply("matmul", (x, y), whole)
     m.apply("reshape", (product_,), out, {"shape": getattr(out, "shape", ()), "order": "C"}, node.outputs[0])
 
 
-def _einsum(m: _Maker, node: Node) -> None:
+def _einsum(m: Maker, node: Node) -> None:
     """Two operands, each label once in each: a product of stacks of matrices.
 
     Labels are batch (in both operands and the result), summed (in both), or free (in one).
@@ -279,22 +184,22 @@ def _einsum(m: _Maker, node: Node) -> None:
     out = node.outputs[0].type
     assert isinstance(out, ArrayType | NpScalarType)
     x, y = (m.widened(v, out.dtype) for v in node.inputs)
-    size = dict(zip(b, _array(y).shape, strict=True))
-    for label, dim in zip(a, _array(x).shape, strict=True):
+    size = dict(zip(b, array_type(y).shape, strict=True))
+    for label, dim in zip(a, array_type(x).shape, strict=True):
         if label in size:
             m.require_equal(dim, size[label])
         size[label] = dim
 
     def arranged(value: Value, labels: str, groups: list[list[str]]) -> Value:
         order = [labels.index(c) for group in groups for c in group]
-        turned = m.view("transpose", value, tuple(_array(value).shape[i] for i in order), {"axes": tuple(order)})
+        turned = m.view("transpose", value, tuple(array_type(value).shape[i] for i in order), {"axes": tuple(order)})
         shape = (*(size[c] for c in groups[0]), *(product(size[c] for c in g) for g in groups[1:]))
         return m.view("reshape", turned, shape, {"shape": shape, "order": "C"})
 
     x = arranged(x, a, [batch, left, summed])
     y = arranged(y, b, [batch, summed, right])
     shape = (*(size[c] for c in batch), product(size[c] for c in left), product(size[c] for c in right))
-    wrapper = _array(x).wrapper
+    wrapper = array_type(x).wrapper
     value = m.apply("matmul", (x, y), ArrayType(out.dtype, shape, Layout.c(len(shape)), "cpu", wrapper))
     labels = [*batch, *left, *right]
     value = m.view(
@@ -315,7 +220,7 @@ def is_composite(node: Node) -> bool:
     return node.operator in COMPOSITES
 
 
-COMPOSITES: Mapping[str, Callable[[_Maker, Node], None]] = {
+COMPOSITES: Mapping[str, Callable[[Maker, Node], None]] = {
     "softmax": _softmax,
     "log_softmax": lambda m, node: _softmax(m, node, log=True),
     "mean": _mean,
@@ -327,6 +232,7 @@ COMPOSITES: Mapping[str, Callable[[_Maker, Node], None]] = {
     "matmul": _product,
     "dot": _product,
     "einsum": _einsum,
+    **DERIVED,
 }
 
 
@@ -341,7 +247,7 @@ def expand_composites(graph: Graph, numbers: Iterable[int] | None = None) -> Gra
     for step in graph.steps:
         match step:
             case Node() if is_composite(step):
-                maker = _Maker(step, numbers)
+                maker = Maker(step, numbers)
                 try:
                     COMPOSITES[step.operator](maker, step)
                 except NotLowered as error:

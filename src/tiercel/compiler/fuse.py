@@ -24,8 +24,8 @@ from typing import TypeAlias
 
 from tiercel.compiler.attention import Attention
 from tiercel.compiler.elementwise import is_elementwise
-from tiercel.compiler.expand import reduced_axes
 from tiercel.compiler.graph import Branch, Graph, Guard, Loop, Node, Step, Value
+from tiercel.compiler.maker import reduced_axes
 from tiercel.operators.types import ArrayType, NpScalarType, Shape
 
 REDUCTIONS: Mapping[str, str] = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tiercel.compiler import arrange
+from tiercel.compiler.arrange import join
 from tiercel.compiler.dims import dim_expression
 from tiercel.compiler.elementwise import NotLowered
 from tiercel.compiler.fuse import REDUCTIONS
@@ -132,7 +134,7 @@ def _split(state: Lowerer, node: Node) -> None:
 def _flip(state: Lowerer, node: Node) -> None:
     memory = state.place(node.inputs[0])
     rank = len(memory.shape)
-    axis = node.attributes.get("axis")
+    axis = {"flipud": 0, "fliplr": 1}.get(node.operator, node.attributes.get("axis"))
     axes = range(rank) if axis is None else [axis] if isinstance(axis, int) else axis
     for a in (normalize_axis(a, rank) for a in axes):
         strides = list(memory.strides)
@@ -147,17 +149,7 @@ def _concat(state: Lowerer, node: Node) -> None:
     axis = node.attributes.get("axis", 0)
     if axis is None:
         raise NotLowered("concat of flattened arrays")
-    axis = normalize_axis(axis, output.rank)
-    for whole in state.destinations(node.outputs[0]):
-        start: DimLike = 0
-        for value in node.inputs:
-            piece = _array(value)
-            for a, (mine, whole_size) in enumerate(zip(piece.shape, output.shape, strict=True)):
-                if a != axis:
-                    state.require_equal(mine, whole_size, node.origin)
-            offset = whole.offset + start * whole.strides[axis]
-            state.nests.copy(state.place(value), replace(whole, shape=piece.shape, offset=offset))
-            start = start + piece.shape[axis]
+    join(state, node, [state.place(value) for value in node.inputs], normalize_axis(axis, output.rank))
 
 
 def _stack(state: Lowerer, node: Node) -> None:
@@ -302,8 +294,11 @@ def _arange(state: Lowerer, node: Node) -> None:
     given = node.attributes
     first = 0 if given.get("stop") is None else given["start"]
     each = 1 if given.get("step") is None else given["step"]
-    if output.dtype.kind not in "iu" or not isinstance(first, int | Dim) or not isinstance(each, int):
+    if not isinstance(first, int | Dim) or not isinstance(each, int):
         raise NotLowered("arange of floats")
+    if output.dtype.kind not in "iu" and not (first == 0 and each == 1 and output.dtype.name in ("float32", "float64")):
+        # NumPy adds i times the difference of the first two, each rounded; these are exact up to 2**24
+        raise NotLowered("arange of floats that do not count from 0")
 
     def element(index: tuple[Expr, ...]) -> Expr:
         return index_add(dim_expression(first), index_mul(index[0], dim_expression(each)))
@@ -342,7 +337,7 @@ RULES: Mapping[str, Rule] = {
     "broadcast_to": _broadcast_to,
     "split": _split,
     "array_split": _split,
-    "flip": _flip,
+    **dict.fromkeys(("flip", "flipud", "fliplr"), _flip),
     "concat": _concat,
     "stack": _stack,
     "index": _index,
@@ -353,6 +348,7 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("tril", "triu"), _triangle),
     **dict.fromkeys(("identity", "stop_gradient"), _same),
     **dict.fromkeys(REDUCTIONS, _reduce),
+    **arrange.RULES,
 }
 
 

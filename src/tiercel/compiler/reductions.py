@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from tiercel.compiler.dims import dim_expression
 from tiercel.compiler.elementwise import NotLowered, cast
-from tiercel.compiler.expand import reduced_axes
 from tiercel.compiler.fuse import REDUCTIONS
 from tiercel.compiler.graph import Node
+from tiercel.compiler.maker import reduced_axes
 from tiercel.compiler.memory import Memory
 from tiercel.compiler.nests import Access, identity_of
 from tiercel.loops.form import (

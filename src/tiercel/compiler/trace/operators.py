@@ -115,6 +115,10 @@ class Operators(Writes):
         """An attribute as a Python value; positionals that a spelling collects come as a tuple."""
         if isinstance(given, tuple) and any(map(is_abstract, given)):
             return tuple(self.attribute_value(item) for item in given)
+        if isinstance(given, Tuple):
+            return tuple(self.attribute_value(item) for item in given.items)
+        if isinstance(given, ListRef):
+            return [self.attribute_value(item) for item in self.items(given)]
         return self.static(given) if is_abstract(given) else given
 
     def wishes(self, row: Operator, inputs: list[Value], bound: Bound) -> None:
@@ -138,6 +142,8 @@ class Operators(Writes):
                 if b == -1:
                     break
                 self.trace.wish(a, b)
+        elif row.name in ("trace", "diagonal") and shapes and len(shapes[0]) == 2:
+            self.trace.wish(*shapes[0])
         elif row.name in ("concat", "stack", "where") and len(shapes) > 1:
             for other in shapes[1:]:
                 for a, b in zip(shapes[0], other, strict=False):

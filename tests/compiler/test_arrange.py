@@ -23,7 +23,7 @@ PAIR = [(floats(3, 4), floats(4, 5)), (floats(1, 2), floats(2, 1)), (floats(2, 0
 
 @pytest.mark.parametrize(
     ("function", "arguments"),
-    [  # fmt: skip
+    [
         pytest.param(lambda x: np.diag(x) * 2, MATRIX, id="diagonal"),
         pytest.param(lambda x: np.diag(x, 1) + 1, [(floats(4, 5),), (floats(2, 9),)], id="diagonal above"),
         pytest.param(lambda x: np.diagonal(x, -1) + 1, [(floats(5, 4),), (floats(9, 2),)], id="diagonal below"),

@@ -232,7 +232,7 @@ def _selected(state: Lowerer, memory: Memory, key: object, origin: int) -> Memor
                 raise NotLowered("a slice with a step that is not known")
             shape.append(slice_dim(size, bounds[0], bounds[1], step))
             strides.append(stride * step)
-            offset = offset + _first_of(size, bounds[0], step) * stride
+            offset = offset + _first_of(state, size, bounds[0], step) * stride
             axis += 1
         else:
             place = state.nests.position(part, memory.shape[axis], origin)
@@ -249,15 +249,16 @@ def _static_int(bound: object) -> DimLike | None:
     return bound  # type: ignore[return-value]
 
 
-def _first_of(size: DimLike, start: DimLike | None, step: int) -> DimLike:
+def _first_of(state: Lowerer, size: DimLike, start: DimLike | None, step: int) -> DimLike:
     """The first position a slice takes, clipped as Python does."""
     if start is None:
         return 0 if step > 0 else size - 1
-    if isinstance(start, int):
-        if start < 0:
-            return dim_max(start + size, 0 if step > 0 else -1)
-        return dim_min(start, size if step > 0 else size - 1)
-    raise NotLowered("a slice that starts at a computed size")
+    facts, last = state.facts, size if step > 0 else size - 1
+    if facts.less_equal(0, start) is True:
+        return start if facts.less_equal(start, last) is True else dim_min(start, last)
+    if facts.less_equal(start, -1) is True:
+        return dim_max(start + size, 0 if step > 0 else -1)
+    raise NotLowered("a slice that starts at a computed size whose sign is not known")
 
 
 def _gather(state: Lowerer, node: Node) -> None:

@@ -11,7 +11,7 @@ from tiercel.shapes.descriptor import TensorDescriptor, parse_descriptor
 from tiercel.shapes.dims import Dim, DimLike, Symbol, as_dim, symbols_of
 from tiercel.shapes.evaluate import evaluate, substitute
 from tiercel.shapes.extremes import broadcast_dim, ceil_div, dim_max, dim_min, product
-from tiercel.shapes.facts import NO_FACTS, Facts
+from tiercel.shapes.facts import NO_FACTS, Facts, solve_for_symbol
 from tiercel.shapes.parse import parse_dim, parse_range
 from tiercel.shapes.polynomial import DimLimitError
 from tiercel.shapes.ranges import Range
@@ -33,7 +33,7 @@ __all__ = [
     "broadcast_dim", "ceil_div", "dim_max", "dim_min", "product",
     "evaluate", "substitute",
     "parse_descriptor", "parse_dim", "parse_range", "parse_token",
-    "NO_FACTS", "Constraint", "Facts", "Range",
+    "NO_FACTS", "Constraint", "Facts", "Range", "solve_for_symbol",
     "arange_dim", "broadcast_shapes", "concat_dim", "conv_dim", "format_shape",
     "normalize_axes", "normalize_axis", "slice_dim", "solve_reshape",
     "UNKNOWN_RANK", "ShapeToken", "TensorDescriptor",

@@ -278,7 +278,7 @@ class Facts:
             if difference:
                 raise _Contradiction
             return
-        found = _solve_for_symbol(a, b, difference)
+        found = solve_for_symbol(a, b)
         if found is None:
             self._narrow(difference, _ZERO)
         else:
@@ -330,7 +330,7 @@ class Facts:
             self._narrow_arguments(primitive, new)
         elif new.value is not None:
             # A relation that had no symbol to solve for may have one by now.
-            found = _solve_for_symbol(primitive, new.value, cast(Dim, primitive - new.value))
+            found = solve_for_symbol(primitive, new.value)
             if found is not None:
                 self._bounds.pop(primitive, None)
                 self._eliminate(*found)
@@ -656,9 +656,10 @@ def _solve_linear(within: Range, factor: int, constant: int) -> Range | None:
     return Range(lo, hi).intersect(Range(None, None, multiple, remainder))
 
 
-def _solve_for_symbol(a: DimLike, b: DimLike, difference: Dim) -> tuple[Symbol, DimLike] | None:
-    """A symbol and its value by `a == b`; difference is a - b. None if no symbol stands alone with factor 1 or -1."""
-    choices = []
+def solve_for_symbol(a: DimLike, b: DimLike) -> tuple[Symbol, DimLike] | None:
+    """A symbol and its value by `a == b`. None if no symbol stands alone with factor 1 or -1."""
+    choices: list[tuple[Symbol, DimLike]] = []
+    difference = a - b
     if isinstance(a, Symbol) and a not in symbols_of(b):
         choices.append((a, b))
     if isinstance(b, Symbol) and b not in symbols_of(a):
@@ -679,4 +680,4 @@ def _solve_for_symbol(a: DimLike, b: DimLike, difference: Dim) -> tuple[Symbol, 
 NO_FACTS = Facts()
 """What is known without being told. Shared: nothing may be added to it."""
 
-__all__ = ["ANY", "NATURAL", "NO_FACTS", "Facts"]
+__all__ = ["ANY", "NATURAL", "NO_FACTS", "Facts", "solve_for_symbol"]

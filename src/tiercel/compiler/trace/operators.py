@@ -9,7 +9,7 @@ guarded.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from tiercel.compiler.abstract import Abstract, Known, ListRef, Tuple, Untraceab
 from tiercel.compiler.graph import Node, Value
 from tiercel.compiler.trace.core import same_key
 from tiercel.compiler.trace.objects import is_abstract
-from tiercel.compiler.trace.state import SAFE_INT
+from tiercel.compiler.trace.state import BOOL, FLOAT64, INT64, SAFE_INT
 from tiercel.compiler.trace.writes import Writes
 from tiercel.dtypes import DType
 from tiercel.operators import Bound, Operator
@@ -35,6 +35,9 @@ from tiercel.operators.types import (
     Type,
 )
 
+_NUMBERS: Mapping[type, DType] = {PyFloatType: FLOAT64, PyIntType: INT64, PyBoolType: BOOL}
+"""The dtypes NumPy gives arrays of Python numbers."""
+
 
 class Operators(Writes):
     """Adds the operator table."""
@@ -51,18 +54,20 @@ class Operators(Writes):
         heap = self.state.heap
         types_: list[Any] = []
         inputs: list[Value] = []
+        as_array = self.takes_lists(row, spelling, bound.operands)
         for parameter, given in zip(row.parameters, bound.operands, strict=False):
             if given is None or (isinstance(given, Known) and given.value is None):
                 types_.append(None)
                 inputs.append(self.trace.value(NoneType()))
                 continue
             if parameter.role == "operands":
-                items = self.items(given)
+                items = [self.array_of(item) for item in self.items(given)]
                 types_.append(TupleType(tuple(type_of_abstract(i, heap) for i in items)))
                 inputs += [self.as_value(i) for i in items]
             elif row.name in ("index", "set_index") and parameter.name == "key":
                 types_.append(type_of_abstract(given, heap))
             else:
+                given = self.array_of(given) if as_array else given
                 types_.append(type_of_abstract(given, heap))
                 inputs.append(self.as_value(given))
         while inputs and isinstance(inputs[-1].type, NoneType):
@@ -83,9 +88,10 @@ class Operators(Writes):
             raise Untraceable(f"{row.name} writes into an array")
         type_ = row.infer(typed, self.trace.facts, self.trace.data_symbol)  # checks that the result may be cast
         natural = row.infer(replace(typed, spelling=plain), self.trace.facts, self.trace.data_symbol)
-        fits = isinstance(natural, ArrayType | NpScalarType) and getattr(natural, "shape", ()) == target.type.shape
+        fits = self.fits(getattr(natural, "shape", ()), target.type.shape)
         dtype = getattr(natural, "dtype", None)
-        if not fits or type_ != target.type or not isinstance(dtype, DType):
+        same = isinstance(type_, ArrayType) and replace(type_, shape=target.type.shape) == target.type
+        if not fits or not same or not isinstance(dtype, DType):
             raise Untraceable(f"{row.name} in place of operands that may not fit into the array")
         stored = self.pending_view(target)
         if not stored:
@@ -99,6 +105,14 @@ class Operators(Writes):
             self.overwrite(target, made)
         return made
 
+    def fits(self, natural: Sequence[Any], own: Sequence[Any]) -> bool:
+        """Is what an operator gives surely of the sizes it is written to? Sizes that are not known are wished for."""
+        if len(natural) != len(own):
+            return False
+        for a, b in zip(natural, own, strict=True):
+            self.trace.wish(a, b)
+        return all(self.trace.facts.equal(a, b) is True for a, b in zip(natural, own, strict=True))
+
     def pending_view(self, target: Value) -> bool:
         """Is the target the view that `x[key] += y` makes, which the next instruction stores back?"""
         following = self.function.instructions[self.index + 1]
@@ -110,6 +124,36 @@ class Operators(Writes):
         again = self.operand(following.key)
         parts = again.items if isinstance(again, Tuple) else (again,)
         return self.operand(following.x) is base and same_key(self.full_key(parts), key)
+
+    @staticmethod
+    def takes_lists(row: Operator, spelling: int, operands: Sequence[Any]) -> bool:
+        """Are lists among the operands made into arrays? `[1] + [2]` and `[1] * 2` are Python's own affair."""
+        kind = row.spellings[spelling].kind
+        if kind == "syntax":
+            return any(isinstance(x, Value) and isinstance(x.type, ArrayType) for x in operands)
+        return kind != "inplace"
+
+    def array_of(self, given: Abstract) -> Abstract:
+        """A list or tuple of numbers or arrays as the array NumPy makes of it; anything else as it is."""
+        if not isinstance(given, Tuple | ListRef):
+            return given
+        items = [self.as_value(self.array_of(item)) for item in self.items(given)]
+        types_ = {type(v.type) for v in items}
+        if not items or len(types_) != 1:
+            raise Untraceable("a list of different things, or an empty one, as an operand")
+        first = items[0].type
+        shape: tuple[Any, ...] = ()
+        if isinstance(first, ArrayType):
+            shape = first.shape
+            for other in items[1:]:
+                for a, b in zip(shape, getattr(other.type, "shape", ()), strict=False):
+                    self.trace.wish(a, b)
+        given_dtype = getattr(first, "dtype", None) or _NUMBERS.get(type(first))
+        same = all((getattr(v.type, "dtype", None) or given_dtype) is given_dtype for v in items)
+        if given_dtype is None or not same or any(getattr(v.type, "shape", ()) != shape for v in items):
+            raise Untraceable("a list of arrays that differ in dtype or in size as an operand")
+        whole = ArrayType(given_dtype, (len(items), *shape), Layout.c(1 + len(shape)))
+        return self.node("stack", items, {"axis": 0}, whole)
 
     def attribute_value(self, given: Any) -> Any:
         """An attribute as a Python value; positionals that a spelling collects come as a tuple."""

@@ -9,8 +9,8 @@ need it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from tiercel.bytecode.program import Function
 from tiercel.compiler.abstract import Known, Untraceable
@@ -22,9 +22,10 @@ from tiercel.compiler.trace.state import Raised, Returned, Trace
 from tiercel.compiler.trace.walk import Frame
 from tiercel.errors import TiercelError
 from tiercel.operators.types import ArrayType
-from tiercel.shapes import DimLike, Facts, Symbol, substitute, symbols_of
+from tiercel.shapes import Dim, DimLike, Facts, Symbol, product, solve_for_symbol, substitute, symbols_of
 from tiercel.shapes import Range as DimRange
 from tiercel.shapes import evaluate as size_of
+from tiercel.shapes.dims import Node, Sum
 
 
 def trace_region(
@@ -78,25 +79,70 @@ MAX_ASSUMPTIONS = 16
 def _assume(trace: Trace, substitution: dict[str, DimLike]) -> bool:
     """Turn wishes that the arguments fulfil into assumptions; true if there are new ones."""
     new = False
-    for a, b in trace.pairs:
-        a, b = substitute(a, substitution), substitute(b, substitution)
-        if a == b:
-            continue
+    for pair in trace.pairs:
+        a, b = (substitute(size, substitution) for size in pair)
         try:
-            agree = size_of(a, trace.sample) == size_of(b, trace.sample)
+            if a == b or size_of(a, trace.sample) != size_of(b, trace.sample):
+                continue
+            found = solve_for_symbol(a, b) or _beyond_extremes(a, b, trace)
         except TiercelError:
             continue  # a size that only running decides
-        if not agree:
+        # A size is not taken to be 0 or 1: whether it broadcasts is decided when running.
+        if found is None or (isinstance(found[1], int) and found[1] < 2):
             continue
-        if not isinstance(a, Symbol):
-            a, b = b, a
-        if not isinstance(a, Symbol) or a in symbols_of(b) or (isinstance(b, int) and b < 2):
-            continue
+        symbol, value = found
         for known, dim in substitution.items():
-            substitution[known] = substitute(dim, {a.name: b})
-        substitution[a.name] = b
+            substitution[known] = substitute(dim, {symbol.name: value})
+        substitution[symbol.name] = value
         new = True
     return new
+
+
+def _beyond_extremes(a: DimLike, b: DimLike, trace: Trace) -> tuple[Symbol, DimLike] | None:
+    """What makes two sizes agree that contain min or max, such as those of `x[:, :H]` and `x[:, 2*H:]`.
+
+    Each min and max is taken for the argument that it is for these sizes. If the two are then the same, what may be
+    assumed is that the longer of what is compared is a multiple of the shorter, as a matrix of several gates is.
+    """
+    known = trace.facts.simplify
+    one, two = _decided(known(a), trace.sample), _decided(known(b), trace.sample)
+    if one != two:
+        return solve_for_symbol(one, two)
+    for node in (*_extremes(known(a)), *_extremes(known(b))):
+        for symbol in node.args:
+            for unit in node.args:
+                if not isinstance(symbol, Symbol) or not isinstance(unit, Dim) or symbol in symbols_of(unit):
+                    continue
+                long, short = trace.sample.get(symbol.name, 0), size_of(unit, trace.sample)
+                if short >= 2 and long >= 2 * short and not long % short:
+                    return symbol, unit * (long // short)
+    return None
+
+
+def _extremes(x: DimLike) -> list[Node]:
+    """The min, max and bcast nodes in a size, outer ones first."""
+    if isinstance(x, Node):
+        own = [x] if x.op in _EXTREMES else []
+        return own + [n for arg in x.args for n in _extremes(arg)]
+    terms = x.terms if isinstance(x, Sum) else ()
+    return [n for monomial, _ in terms for factor in monomial for n in _extremes(factor)]
+
+
+def _decided(x: DimLike, sample: Mapping[str, int]) -> DimLike:
+    """The size with every min, max and bcast replaced by the argument it is for these sizes."""
+    if isinstance(x, Node) and x.op in _EXTREMES:
+        size = size_of(x, sample)
+        same = [arg for arg in x.args if size_of(arg, sample) == size]
+        return _decided(next((arg for arg in same if isinstance(arg, Dim)), same[0]), sample)
+    if not isinstance(x, Sum):
+        return x
+    return sum(
+        (coefficient * product(_decided(factor, sample) for factor in monomial) for monomial, coefficient in x.terms),
+        start=0,
+    )
+
+
+_EXTREMES: Final = ("min", "max", "bcast")
 
 
 def _trace_once(

@@ -61,7 +61,7 @@ class Views(Operators):
                 step = 1 if part.step is None else part.step
                 if not isinstance(step, int):
                     raise Untraceable("a slice with a step that is not known")
-                shape.append(slice_dim(type_.shape[axis], part.start, part.stop, step))
+                shape.append(slice_dim(type_.shape[axis], part.start, part.stop, step, self.trace.facts))
                 axis += 1
             else:
                 size = type_.shape[axis]

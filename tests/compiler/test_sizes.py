@@ -1,0 +1,82 @@
+"""Sizes that a region is traced for: what is assumed to agree, and lists that stand for arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.compiler.tracing import Compiled, compare
+
+RNG = np.random.default_rng(5)
+
+
+def floats(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def gates(x, w, u):
+    hidden = u.shape[0]
+    h = np.zeros((x.shape[0], hidden), x.dtype)
+    for t in range(x.shape[1]):
+        g = x[:, t] @ w
+        r = g[:, :hidden] + h @ u[:, :hidden]
+        n = np.tanh(g[:, 2 * hidden :] + r)
+        h = r * n
+    return h
+
+
+def test_gates_side_by_side_are_taken_for_a_multiple_of_the_hidden_size():
+    sets = [(floats(b, t, i), floats(i, 3 * h), floats(h, 3 * h)) for b, t, i, h in ((3, 5, 4, 6), (2, 9, 7, 3))]
+    compiled = compare(gates, *sets)
+    shapes = [given.value.type.shape for given in compiled.region.inputs]
+    hidden = shapes[2][0]
+    assert shapes[1][1] == shapes[2][1] == 3 * hidden
+
+
+def test_a_slice_may_start_at_a_size():
+    def halves(x):
+        half = x.shape[-1] // 2
+        return np.concatenate([x[..., half:], x[..., :half]], axis=-1)
+
+    compare(halves, (floats(3, 8),), (floats(2, 5),), (floats(1, 1),), (floats(2, 0),))
+
+
+def test_a_slice_may_start_beyond_the_end():
+    def rest(x, y):
+        return x[y.shape[0] :] * 2
+
+    compare(rest, (floats(5), floats(2)), (floats(5), floats(9)), (floats(0), floats(0)))
+
+
+def test_a_slice_may_end_before_the_end_by_a_size():
+    def ends(x, y):
+        return x[-(y.shape[0] + 1) :] * 2
+
+    compare(ends, (floats(5), floats(2)), (floats(3), floats(9)))
+
+
+def test_lists_of_numbers_stand_for_arrays():
+    def summary(x):
+        return np.array([x.sum(), x.max(), np.float32(2)]) + np.array([0.5, 1.5, 2.5])
+
+    compare(summary, (floats(5),), (floats(1),))
+
+
+def test_lists_of_rows_stand_for_matrices():
+    def rows(x, y):
+        return np.concatenate([[x, y], [y, x + 1]]) * [[1.0], [2.0], [3.0], [4.0]]
+
+    compare(rows, (floats(5), floats(5)), (floats(1), floats(1)))
+
+
+def test_lists_among_themselves_are_pythons_own_affair():
+    def sums(x):
+        return x * len([1, 2] * 2 + [3])
+
+    compare(sums, (floats(5),))
+
+
+def test_sizes_that_do_not_agree_are_not_assumed_to():
+    compiled = Compiled(gates, floats(3, 5, 4), floats(4, 18), floats(6, 18))
+    weights = compiled.region.inputs[1].value.type.shape
+    assert weights[0] == compiled.region.inputs[0].value.type.shape[2]
+    assert str(weights[1]) != str(weights[0])

@@ -23,8 +23,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tiercel.compiler.elementwise import EXPENSIVE, is_elementwise
-from tiercel.compiler.expand import reduced_axes
 from tiercel.compiler.graph import Branch, Graph, Loop, Node, Step, Value
+from tiercel.compiler.maker import reduced_axes
 from tiercel.operators import get
 from tiercel.operators.types import ArrayType, Shape
 

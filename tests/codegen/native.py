@@ -52,8 +52,10 @@ def call(
     pool: int = 0,
     threads: int = 1,
     raised: set[str] | None = None,
+    phase: str | None = None,
 ) -> tuple[int, dict[str, Any]]:
-    """As `loops.evaluate`, with machine code; `raised` gets the floating-point flags, by NumPy's names."""
+    """As `loops.evaluate`, with machine code; `raised` gets the floating-point flags, by NumPy's names. `phase` is the
+    size by which the function is told to write into its inputs."""
     words = frame_words(function)
     frame = np.zeros(frame_size(function), np.int64)
     frame[POOL], frame[THREADS] = pool, threads
@@ -74,6 +76,9 @@ def call(
         both = watched(mapped.address(function.name), frame.ctypes.data)
         site = both & 0xFFFFFFFF
         raised |= {kind for kind, bit in FLAGS.items() if both >> 32 & bit}
+    if phase is not None and not site:
+        frame[words[phase]] = 1
+        site = ENTRY(mapped.address(function.name))(frame.ctypes.data)
     outputs = {
         v.name: np.frombuffer(frame[words[v.name]].tobytes()[: v.dtype.itemsize], v.dtype.numpy)[0]
         for v in function.outputs

@@ -131,7 +131,9 @@ class Runner:
                     assert symbols.setdefault(dim.name, size) == size
         sizes = {}
         for spec in interface.sizes:
-            if spec.what == "symbol":
+            if spec.what == "phase":
+                sizes[spec.name] = 0
+            elif spec.what == "symbol":
                 sizes[spec.name] = symbols[spec.name]
             else:
                 array = arrays[spec.input]
@@ -153,12 +155,14 @@ class Runner:
             allocate(recipe)
         except ShapeError:  # the result has no size: a miss, as a guard would have found
             raise ExitTaken(None) from None
+        made.update({write.buffer: arrays[write.input] for write in interface.writes})
+        phase = next((s.name for s in interface.sizes if s.what == "phase"), None)
         if native:
             if self._code is None:
                 self._code = build(function)
-            site, outputs = call(self._code, function, {**buffers, **made}, sizes, scalars, raised=raised)
+            site, outputs = call(self._code, function, {**buffers, **made}, sizes, scalars, raised=raised, phase=phase)
         else:
-            site, outputs = evaluate(function, {**buffers, **made}, sizes, scalars)
+            site, outputs = evaluate(function, {**buffers, **made}, sizes, scalars, phase=phase)
         if site:
             raise ExitTaken(self.lowered.sites[site - 1])
 

@@ -27,8 +27,10 @@ def statements(rng: random.Random, depth: int, indent: str, loops: int) -> list[
             f"{p}[{t}] = {q}[0]",
             f"{p}[{t}] += 1", f"{p}[:, 0] = 2", f"{p}[{q} > 1] = 0", f"{p}[...] = {q}", f"v = {p}[{t}]", "v = v * 2",
             f"{p}[0] = v", f"pair = ({p}, {q})", f"{p} = pair[0] + 1", f"{p} = pair[1]", f"{p}, {q} = {q}, {p}",
-            f"{p} = add({q}, {r})", f"held[0] = {p}", f"{p} = held[1]", f"out.append({p}[0] * 1)",
-            f"out.append({p}[0])",
+            f"x += {q}", f"y[{t}] = {q}[0] * 2", f"x[{q} > 1] = 0", f"y[1:] = {q}[:-1]", f"x[...] = {q} * 2",
+            "v += 1",
+            f"v = {p}[1:]", f"add(x, {q})", f"{p} = add({q}, {r})", f"held[0] = {p}", f"{p} = held[1]",
+            f"out.append({p}[0] * 1)", f"out.append({p}[0])",
         ])  # fmt: skip
         lines.append(indent + form)
         if depth and rng.random() < 0.45:
@@ -49,10 +51,20 @@ def statements(rng: random.Random, depth: int, indent: str, loops: int) -> list[
 def program(seed: int) -> str:
     """The source of a module with a function `f(x, y)`."""
     rng = random.Random(seed)
-    names = ["x * 1", "y * 2", "x + y", "x - y", "a", "x"]
-    start = [f"{n} = {rng.choice(names[: 4 + (i > 0) * 2])}" for i, n in enumerate(NAMES)]
+    names = ["x * 1", "y * 2", "x + y", "x - y", "y", "x", "a"]
+    start = [f"{n} = {rng.choice(names[: 6 + (i > 0)])}" for i, n in enumerate(NAMES)]
     start += ["v = x[0] * 1", "pair = (a, b)", "held = [c, d]", "out = []"]
-    end = rng.choice(["a.sum(), b * 1, c + d", "a, b * 1", "d + 1, v + 0", "np.stack(out), a + b", "pair[0] + held[0]"])
+    end = rng.choice(
+        [
+            "a.sum(), b * 1, c + d",
+            "a, b * 1",
+            "d + 1, v + 0",
+            "np.stack(out), a + b",
+            "pair[0] + held[0]",
+            "x",
+            "x + 1, y",
+        ]
+    )
     body = ["    " + s for s in start] + statements(rng, 2, "    ", 0) + [f"    return {end}"]
     return "\n".join(["import numpy as np", "def add(p, q):", "    p += q", "    return p", "def f(x, y):", *body, ""])
 
@@ -72,13 +84,15 @@ def outcome(seed: int, folder) -> str:
         return "refused"
     left = False
     for x, y in sets:
+        ours, theirs = (x.copy(), y.copy()), (x.copy(), y.copy())
         try:
-            got = compiled(x, y)
+            got = compiled(*ours)
         except ExitTaken:
             left = True
+            np.testing.assert_array_equal(ours, (x, y), err_msg=program(seed))
             continue
-        want = module.f(x.copy(), y.copy())
-        for g, w in zip(leaves(got), leaves(want), strict=True):
+        want = module.f(*theirs)
+        for g, w in zip([*leaves(got), *ours], [*leaves(want), *theirs], strict=True):
             assert np.shape(g) == np.shape(w), program(seed)
             np.testing.assert_allclose(g, w, rtol=1e-3, atol=1e-3, err_msg=program(seed))
     return "left" if left else "same"

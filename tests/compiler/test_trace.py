@@ -184,7 +184,8 @@ def test_dicts_tuples_and_known_sequences():
 
 
 def writes(x):
-    x[0] = 1
+    y = x.T
+    y += 1
     return x
 
 

@@ -62,18 +62,37 @@ def leaves(value: Any) -> list[Any]:
     """The arrays and scalars of nested tuples and lists."""
     if isinstance(value, tuple | list):
         return [leaf for item in value for leaf in leaves(item)]
-    return [value]
+    return [] if value is None else [value]
+
+
+def copied(arguments: Any) -> Any:
+    """The arguments with arrays of their own, in tuples and lists as well, of the same strides."""
+    if type(arguments) in (tuple, list):
+        return type(arguments)(copied(item) for item in arguments)
+    if type(arguments) is not np.ndarray or not arguments.flags.writeable:
+        return arguments
+    array = np.empty_like(arguments) if 0 in arguments.strides else arguments.copy("K")
+    if array.strides != arguments.strides and 0 not in arguments.strides and arguments.size:
+        whole = np.zeros(
+            sum(abs(s) * (n - 1) for s, n in zip(arguments.strides, arguments.shape, strict=True)) + 64, "u1"
+        )
+        start = sum(-s * (n - 1) for s, n in zip(arguments.strides, arguments.shape, strict=True) if s < 0)
+        array = np.ndarray(arguments.shape, arguments.dtype, whole, start, arguments.strides)
+    array[...] = arguments
+    return array
 
 
 def compare(function: Callable[..., Any], *argument_sets: tuple[Any, ...], rtol: float = 2e-5) -> Compiled:
-    """Compile for the first set, run all sets, compare with Python; returns what was compiled."""
+    """Compile for the first set, run all sets, compare results and arguments with Python; returns what was compiled."""
     compiled = Compiled(function, *argument_sets[0])
     plain = getattr(function, "__wrapped__", function)
     for arguments in argument_sets:
-        got = compiled(*arguments)
+        ours, theirs = copied(arguments), copied(arguments)
+        got = compiled(*ours)
         with np.errstate(all="ignore"):
-            want = plain(*arguments)
-        for g, w in zip(leaves(got), leaves(want), strict=True):
+            want = plain(*theirs)
+        arrays = [[a for a in leaves(given) if isinstance(a, np.ndarray)] for given in (ours, theirs)]
+        for g, w in zip([*leaves(got), *arrays[0]], [*leaves(want), *arrays[1]], strict=True):
             w = np.asarray(w) if isinstance(w, Tensor) else w
             assert np.shape(g) == np.shape(w)
             if isinstance(w, np.ndarray | np.generic):

@@ -170,12 +170,28 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Write:
+    """What the memory of an array input holds when the region has come to its end.
+
+    Attributes:
+        index: of the input.
+        value: its elements, of the input's dtype and sizes.
+        whole: every element is written; else those whose bits are others than before.
+    """
+
+    index: int
+    value: Value
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Region:
     """A typed region: what is compiled as a whole.
 
     `exits` maps the label of an exit (an instruction index to continue at, or "return") to what it hands over:
     register number (or "return") -> Result. `sample` holds the sizes of the call the region was made for, by symbol: a
-    kernel is tried on sizes like them.
+    kernel is tried on sizes like them. `writes` are the inputs whose memory changes: after everything else, and only if
+    the region comes to its end.
     """
 
     name: str
@@ -188,6 +204,7 @@ class Region:
     signature: str = ""
     notes: tuple[str, ...] = field(default_factory=tuple)
     sample: Mapping[str, int] = field(default_factory=dict)
+    writes: tuple[Write, ...] = ()
 
 
 def is_constant(value: Value) -> bool:

@@ -10,7 +10,7 @@ What is checked:
 * values have types; conditions are booleans; what a loop carries and a branch merges keeps its kind, dtype and rank;
 * a node's operator is in the table; a write takes over the storage of an operand of the same type, and the operand is
   not read afterwards;
-* results are values that can be seen at the end, or inputs that exist.
+* results are values that can be seen at the end, or inputs that exist; so is what inputs hold that are written.
 """
 
 from __future__ import annotations
@@ -67,6 +67,12 @@ def check_region(region: Region) -> Region:
     for label, results in region.exits.items():
         for register, result in results.items():
             _check_result(result, scope, len(region.inputs), f"exit {label}, {register}")
+    for write in region.writes:
+        if not 0 <= write.index < len(region.inputs):
+            raise IllFormedGraph(f"input {write.index} of {len(region.inputs)} is written")
+        target = region.inputs[write.index].value
+        scope.use(write.value, f"the new content of {target}")
+        _check_same_kind(write.value, target, f"the new content of {target}")
     return region
 
 

@@ -68,6 +68,9 @@ def region_text(region: Region) -> str:
     for label, results in region.exits.items():
         for register, result in results.items():
             lines.append(INDENT + _exit(label, register, _result(result, names)))
+    for write in region.writes:
+        given = names(region.inputs[write.index].value)
+        lines.append(f"{INDENT}write {given} = {names(write.value)}{'' if write.whole else ' where it differs'}")
     lines += [f"{INDENT}note: {note}" for note in region.notes]
     return "\n".join(lines) + "\n"
 

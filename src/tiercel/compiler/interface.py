@@ -45,10 +45,14 @@ class InputSpec:
 
 @dataclass(frozen=True, slots=True)
 class SizeSpec:
-    """A size variable of the function: the value of a symbol, or a stride (in elements) of an input."""
+    """A size variable of the function: the value of a symbol, a stride (in elements) of an input, or the phase.
+
+    The phase is 0 when the function is called to compute. A function with `Interface.writes` that has come to its end
+    is called again with phase 1, the frame and the arena as they are: it copies what it has computed into the inputs.
+    """
 
     name: str
-    what: Literal["symbol", "stride"]
+    what: Literal["symbol", "stride", "phase"]
     input: int = 0
     axis: int = 0
 
@@ -67,6 +71,17 @@ class PackSpec:
     n: DimLike
     strides: tuple[DimLike, DimLike]
     offset: DimLike
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSpec:
+    """An input that phase 1 writes: `buffer` has its address, sizes and strides.
+
+    It must be writeable, no two of its elements may share memory, and it may share none with any other input.
+    """
+
+    buffer: str
+    input: int
 
 
 PACK_PADDING = 64
@@ -144,12 +159,14 @@ class Interface:
         sizes: how each size variable of the function is found, in its order.
         results: per exit (a label of the region's `exits`): register or "return" -> recipe.
         packs: constant buffers to fill from frozen inputs.
+        writes: inputs that are written.
     """
 
     inputs: tuple[InputSpec, ...]
     sizes: tuple[SizeSpec, ...]
     results: Mapping[int | str, Mapping[int | str, Recipe]]
     packs: tuple[PackSpec, ...] = ()
+    writes: tuple[WriteSpec, ...] = ()
 
 
 def new_arrays(recipe: Recipe) -> tuple[NewArray, ...]:

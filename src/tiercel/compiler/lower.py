@@ -8,8 +8,9 @@ Invariants:
 
 * A value is computed once. An array value has one `Memory` (or several destinations that are all written where it is
   computed: a result, a slot of a loop-carried buffer, an element of a collected list).
-* Nothing visible is written before the function returns 0: results are fresh buffers, inputs are only read. An `Exit`
-  therefore means "run this region in the interpreter from its start".
+* Nothing visible is written before the function returns 0: results are fresh buffers, inputs are only read (what is to
+  be written into them is kept beside them, see `commit`). An `Exit` therefore means "run this region in the interpreter
+  from its start".
 * A loop-carried array alternates between two slots: an iteration reads one and writes the other.
 * What has no lowering raises `NotLowered` with the instruction at fault; nothing is approximated.
 """
@@ -26,6 +27,7 @@ import numpy as np
 
 from tiercel.compiler.attend import lower_attention
 from tiercel.compiler.attention import Attention, find_attention
+from tiercel.compiler.commit import Commits, split_writes
 from tiercel.compiler.dims import dim_expression, divisors
 from tiercel.compiler.elementwise import COMPARISONS, EXPRESSIONS, NotLowered, cast, is_elementwise
 from tiercel.compiler.expand import COUNTED, expand_composites
@@ -166,7 +168,9 @@ class Lowerer:
 
     def __init__(self, region: Region) -> None:
         self.region = region
-        self.graph = expand_composites(region.graph)
+        self.graph, parts = split_writes(
+            region, expand_composites(region.graph), lambda graph: [value for value, _ in _uses(graph)]
+        )
         self.facts = region.facts
         self.memory: dict[Value, Memory] = {}
         self.scalars: dict[Value, Expr] = {}
@@ -185,9 +189,11 @@ class Lowerer:
         self._counts: dict[str, int] = {}
         self._taken = {s.name for given in region.inputs for s in _symbols_of_type(given.value.type)}
         self.nests = Nests(self)
+        self.commits = Commits(self, parts)
         for value, step in _uses(self.graph):
             self.uses.setdefault(value, []).append(step)
         self.returned = [v for exit_ in region.exits.values() for result in exit_.values() for v in _values_of(result)]
+        self.returned += self.commits.values
 
     # -- names and places -------------------------------------------------------------------------------------
 
@@ -630,6 +636,7 @@ class Lowerer:
         specs, strides, arguments, scalars = self._inputs()
         exit_ = region.exits["return"]
         recipes = {register: self._recipe(result) for register, result in exit_.items()}
+        self.commits.prepare()
         self.run(self.graph)
         for result in exit_.values():
             self._finish(result)
@@ -639,17 +646,28 @@ class Lowerer:
                 for symbol in sorted(symbols_of(dim), key=str):
                     symbols.setdefault(symbol.name)
         sizes = [SizeSpec(name, "symbol") for name in symbols] + strides
+        commits = self.commits
+        if region.writes:
+            commits.keep({s.name for s in sizes})
+            sizes.append(SizeSpec(commits.phase.name, "phase"))
         function = Function(
             re.sub(r"\W", "_", region.name),
             tuple(Var(s.name) for s in sizes),
             tuple(scalars),
-            (*arguments, *(b for b in self.packed.values() if b.space == "constant"), *self.results),
+            (
+                *arguments,
+                *(b for b in self.packed.values() if b.space == "constant"),
+                *self.results,
+                *commits.buffers,
+            ),
             tuple(self.outputs),
-            Block((*self.prologue, *self.statements)),
+            commits.wrapped(Block((*self.prologue, *self.statements))),
             (region.name, region.start, region.start),
         )
         return Lowered(
-            function, Interface(tuple(specs), tuple(sizes), {"return": recipes}, tuple(self.packs)), tuple(self.sites)
+            function,
+            Interface(tuple(specs), tuple(sizes), {"return": recipes}, tuple(self.packs), tuple(commits.specs)),
+            tuple(self.sites),
         )
 
     def _inputs(self) -> tuple[list[InputSpec], list[SizeSpec], list[Buffer], list[Var]]:

@@ -173,7 +173,7 @@ def _index(state: Lowerer, node: Node) -> None:
     """Basic indexing: ints, slices, None and Ellipsis. The key is `attributes["key"]`."""
     key = node.attributes.get("key", node.inputs[1] if len(node.inputs) > 1 else None)
     output = node.outputs[0]
-    result = _selected(state, state.place(node.inputs[0]), key, node.origin)
+    result = selected(state, state.place(node.inputs[0]), key, node.origin)
     if isinstance(output.type, ArrayType):
         # in the sizes typing found: equal values, perhaps another form
         state.memory[output] = replace(result, shape=output.type.shape)
@@ -189,7 +189,7 @@ def _index_put(state: Lowerer, node: Node) -> None:
     element = None if array else state.scalar(value)
     for whole in state.destinations(node.outputs[0]):
         state.nests.copy(source, whole)
-        target = _selected(state, whole, node.attributes["indices"], node.origin)
+        target = selected(state, whole, node.attributes["indices"], node.origin)
         if element is None:
             memory = state.place(value)
             strides = state.nests.strides_over(memory, target.shape, node.origin)
@@ -204,7 +204,7 @@ def _fill_with(state: Lowerer, target: Memory, element: Expr) -> None:
     state.nests.fill(target, lambda index: element)
 
 
-def _selected(state: Lowerer, memory: Memory, key: object, origin: int) -> Memory:
+def selected(state: Lowerer, memory: Memory, key: object, origin: int) -> Memory:
     """The part of a memory that a basic index selects; bounds of ints are checked."""
     parts = list(key) if isinstance(key, tuple) else [key]
     rank = len(memory.shape)

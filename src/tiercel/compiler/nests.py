@@ -93,14 +93,14 @@ class Nests:
                 strides.append(Symbol(name, "scalar"))
         return tuple(strides)
 
-    def declare(self, access: Access, dims: Shape, hint: str) -> Buffer:
-        """Make the access a buffer over `dims` (the merged axes)."""
+    def declare(self, access: Access, dims: Shape, hint: str, *, view: bool = False) -> Buffer:
+        """Make the access a buffer over `dims` (the merged axes); with `view` never the root itself."""
         memory = access.memory
         root = memory.root
         # the root itself only where it has these very sizes and strides: a reshaped or transposed view does not
         own = tuple(dim_expression(s) for s in access.strides)
         plain = memory.offset == 0 and dims == memory.shape and root.shape == tuple(dim_expression(d) for d in dims)
-        if plain and (access.strides == c_strides(dims) if root.strides is None else root.strides == own):
+        if not view and plain and (access.strides == c_strides(dims) if root.strides is None else root.strides == own):
             access.buffer = root
             return root
         access.buffer = view_buffer(self.state.fresh(f"{hint}_view"), memory, dims, access.strides)

@@ -70,9 +70,9 @@ class Called:
 
     Attributes:
         site: 0 when it ran to its end, else the exit it took.
-        leaves: arrays and scalars of the result, left to right.
+        leaves: arrays and scalars of the result, left to right; then what the inputs hold that it writes.
         flags: floating-point flags it raised.
-        written: names of inputs that are not what they were.
+        written: names of inputs that are not what they were, where they must be: until it has run to its end.
     """
 
     site: int
@@ -136,8 +136,11 @@ class NativeKernel:
                 frame[words[spec.name]] = place.ctypes.data
             elif spec.name in words:
                 frame[words[spec.name]] = _bits(spec.dtype.numpy, value)
+        phase = 0
         for size in interface.sizes:
-            if size.what == "symbol":
+            if size.what == "phase":
+                phase = words[size.name]
+            elif size.what == "symbol":
                 frame[words[size.name]] = sizes[size.name]
             else:
                 array = placed[size.input]
@@ -149,6 +152,13 @@ class NativeKernel:
         for new in (new for recipe in recipes for new in new_arrays(recipe)):
             made[new.buffer] = self._result(memory, new, sizes, at_end)
             frame[words[new.buffer]] = made[new.buffer].ctypes.data
+        changed = []  # the inputs as they are to be: apart from what the kernel reads, which must stay as it is
+        for write in interface.writes:
+            value = values[write.input]
+            place = memory.array(value.shape, value.dtype, at_end=at_end, strides=placed[write.input].strides)
+            place[...] = value
+            changed.append(place)
+            frame[words[write.buffer]] = place.ctypes.data
         if pooled and self.runtime.pool:
             frame[POOL], frame[THREADS] = self.runtime.pool, self.runtime.threads
         else:
@@ -158,14 +168,22 @@ class NativeKernel:
         frame[ARENA], frame[ARENA_BYTES] = block.ctypes.data, needed
         before()
         status = int(self._call(self.code, frame.ctypes.data))
+        early = [
+            interface.inputs[write.input].name for write, place in zip(interface.writes, changed, strict=True)
+            if not _same_bytes(place, values[write.input])
+        ]  # fmt: skip
+        if interface.writes and not status & 0xFFFFFFFF:
+            frame[phase] = 1
+            self._call(self.code, frame.ctypes.data)
         written = [
             interface.inputs[number].name for number, place in placed.items() if not _same_bytes(place, values[number])
         ]
         leaves: list[Any] = []
         for recipe in recipes:
             self._collect(recipe, made, frame, sizes, leaves)
+        leaves += changed
         memory.release()
-        return Called(status & 0xFFFFFFFF, leaves, status >> 32, written)
+        return Called(status & 0xFFFFFFFF, leaves, status >> 32, early + written)
 
     def _result(
         self, memory: GuardedMemory, new: NewArray, sizes: Mapping[str, int], at_end: bool

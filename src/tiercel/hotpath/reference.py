@@ -192,7 +192,8 @@ def evaluate_region(
         conditions: see there.
 
     Returns:
-        The arrays and scalars of the result, left to right; constants and inputs handed back are left out.
+        The arrays and scalars of the result, left to right; constants and inputs handed back are left out. Then what
+        the inputs hold that are written.
 
     Raises:
         Left: the region is left on the way.
@@ -212,6 +213,7 @@ def evaluate_region(
         (results,) = region.exits.values()
         for result in results.values():
             run.collect(result, leaves)
+        leaves += [run.value(write.value) for write in region.writes]
     return leaves
 
 

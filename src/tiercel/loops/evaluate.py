@@ -133,7 +133,9 @@ class _Machine:
         if array is not None:
             return array
         assert buffer.root is not None, buffer.name
-        root = self.arrays[buffer.root].reshape(-1)
+        whole = self.arrays[buffer.root]
+        # a view may see the same bits as another dtype
+        root = whole.view(buffer.dtype.numpy).reshape(-1)
         shape = tuple(int(self.value(e)) for e in buffer.shape)
         size = buffer.dtype.itemsize
         strides = (
@@ -253,6 +255,8 @@ def evaluate(
     buffers: Mapping[str, np.ndarray[Any, Any]],
     sizes: Mapping[str, int] | None = None,
     scalars: Mapping[str, Any] | None = None,
+    *,
+    phase: str | None = None,
 ) -> tuple[int, dict[str, Any]]:
     """Run `function` on arrays given by buffer name.
 
@@ -261,6 +265,7 @@ def evaluate(
         buffers: an array of the declared dtype and shape for each buffer without a root.
         sizes: the values of `function.sizes`.
         scalars: the values of `function.scalars`.
+        phase: a size that is 0; the function is run again with 1, on what it has computed (see `compiler.interface`).
 
     Returns:
         (exit site or 0, scalar outputs by name).
@@ -271,7 +276,13 @@ def evaluate(
     machine = _Machine(buffers, names)
     try:
         with np.errstate(all="ignore"):
-            machine.block(function.body)
+            for stmt in function.body.body:
+                machine.run(stmt)
+            if phase is not None:
+                machine.names[phase] = np.int64(1)
+                for stmt in function.body.body:
+                    if not isinstance(stmt, Allocate):  # what is kept between the two
+                        machine.run(stmt)
     except _Left as left:
         return left.site, machine.outputs
     return 0, machine.outputs

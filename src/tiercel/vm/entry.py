@@ -4,7 +4,8 @@ In: the `Interface` of a lowered region, the conditions it was traced under, and
 the argument tuple of a function; it gives the result or `MISS`. The checks and conversions are generated as Python
 source for the one interface, so that a call costs a few microseconds and no dictionary of shapes is ever built.
 
-Invariants: nothing that the caller can see is written before the code has returned 0; any guard that fails, any exit
+Invariants: nothing that the caller can see is written before the code has returned 0 and the results are made (then it
+is called again to write, see `compiler.commit`); any guard that fails, any exit
 the code takes, any result size that does not exist and any watched floating-point flag gives MISS, after which the
 interpreter runs the call from its start and behaves as NumPy does. The argument objects are alive during the call.
 """
@@ -44,7 +45,7 @@ from tiercel.errors import InternalError
 from tiercel.shapes import Dim, DimLike, Symbol
 from tiercel.shapes.dims import Node, Sum
 from tiercel.values.parameter import frozen_state
-from tiercel.values.tensor import Tensor
+from tiercel.values.tensor import Tensor, mark_written
 from tiercel.vm.stub import Table
 
 __all__ = ["MISS", "Entry", "Frames", "make_entry"]
@@ -445,6 +446,7 @@ def make_entry(
     sources = _Sources(writer, functions)
     names = writer.names
     names.update(
+        bump=mark_written, overlap=np.may_share_memory, distinct=distinct_elements,
         MISS=MISS, ndarray=np.ndarray, empty=np.empty, entry=entry, _bcast=_bcast, Tensor=Tensor, arenas=ARENAS,
         call=frames.call, code=code, frames=frames, watch=current_watch, tensor=_tensor, clock=time.perf_counter_ns,
         arena_size=SIZE_TYPE(arena), frame_type=ctypes.c_int64 * frame_size, address=ctypes.addressof,
@@ -463,7 +465,7 @@ def make_entry(
     for size in interface.sizes:
         if size.what == "symbol":
             filled[words[size.name]] = _local(size.name)
-        else:
+        elif size.what == "stride":
             array = f"a_{interface.inputs[size.input].name}"
             itemsize = interface.inputs[size.input].dtype.itemsize
             writer.line(f"if {array}.strides[{size.axis}] % {itemsize}: return MISS")
@@ -476,6 +478,10 @@ def make_entry(
         packed = writer.object(packs, "packed")
         filled[words[pack.buffer]] = f"{packed}.address({sources.text(spec.source)}, a_{spec.name})"
     del bound
+    for write in interface.writes:
+        spec = interface.inputs[write.input]
+        _check_written(writer, interface, write.input)
+        filled[words[write.buffer]] = f"a_{spec.name}.ctypes.data"
     (recipe,) = interface.results["return"].values()
     for new in new_arrays(recipe):
         shape = "".join(f"{_size_text(d)}, " for d in new.shape)
@@ -488,19 +494,42 @@ def make_entry(
     writer.line("block = arenas.take(size)")
     writer.line(f"frame[{ARENA}] = (block.ctypes.data + 63) & -64")
     writer.line("status = call(code, place)")
-    writer.line("arenas.give(block)")
+    if not interface.writes:
+        writer.line("arenas.give(block)")
     writer.line("if status:")
     writer.line("site, flags = status & 0xFFFFFFFF, status >> 32", 3)
     writer.line("if site:", 3)
     writer.line("entry.exits[site] = entry.exits.get(site, 0) + 1", 4)
+    if interface.writes:
+        writer.line("arenas.give(block)", 4)
     writer.line("return MISS", 4)
     writer.line("if flags & watch():", 3)
     writer.line("entry.flagged += 1", 4)
+    if interface.writes:
+        writer.line("arenas.give(block)", 4)
     writer.line("return MISS", 4)
-    writer.line("entry.python_calls += 1")
-    writer.line(f"return {_result(writer, recipe, interface, words)}")
+    if interface.writes:
+        # Whatever may fail comes before the inputs are written; a result that cannot be made leaves them as they were.
+        writer.line("try: result = " + _result(writer, recipe, interface, words, sources))
+        writer.line("except BaseException:")
+        writer.line("arenas.give(block)", 3)
+        writer.line("raise", 3)
+    else:
+        writer.line("entry.python_calls += 1")
+        writer.line(f"return {_result(writer, recipe, interface, words, sources)}")
     body = "\n".join(writer.lines)
     text = f"def run(arguments):\n    try:\n{body}\n    except Errors:\n        return MISS\n"
+    if interface.writes:
+        phase = next(words[size.name] for size in interface.sizes if size.what == "phase")
+        lines = [
+            f"bump({sources.known[interface.inputs[w.input].source]})" for w in interface.writes
+            if interface.inputs[w.input].wrapper != "ndarray"
+        ]  # fmt: skip
+        lines += [
+            f"frame[{phase}] = 1", "call(code, place)", "arenas.give(block)", "entry.python_calls += 1",
+            "return result",
+        ]  # fmt: skip
+        text += "".join(f"    {line}\n" for line in lines)
     names["Errors"] = (LookupError, AttributeError, ValueError, TypeError, MemoryError)
     exec(compile(text, f"<tiercel entry {description}>", "exec"), names)
     entry.source = text
@@ -578,6 +607,36 @@ def _check_input(writer: _Writer, sources: _Sources, spec: InputSpec) -> None:
     writer.line(f"x_{spec.name} = {value}")
 
 
+def _check_written(writer: _Writer, interface: Interface, number: int) -> None:
+    """An input that is written: writeable, each element a place of its own, and no memory shared with other inputs.
+
+    Bounds are compared, as NumPy does where it decides whether to make a copy: two arrays whose elements lie between
+    one another's are taken for overlapping.
+    """
+    spec = interface.inputs[number]
+    name = f"a_{spec.name}"
+    writer.line(f"if not {name}.flags.writeable: return MISS")
+    if not spec.contiguous:
+        writer.line(f"if not distinct({name}): return MISS")
+    written = {write.input for write in interface.writes}
+    for other, given in enumerate(interface.inputs):
+        if given.kind == "array" and other != number and not (other in written and other < number):
+            writer.line(f"if overlap({name}, a_{given.name}): return MISS")
+
+
+def distinct_elements(array: np.ndarray[Any, Any]) -> bool:
+    """Has every element surely memory of its own?"""
+    inside = array.itemsize
+    for stride, size in sorted((abs(stride), size) for stride, size in zip(array.strides, array.shape, strict=True)):
+        if size == 0:
+            return True
+        if size > 1:
+            if stride < inside:
+                return False
+            inside += stride * (size - 1)
+    return True
+
+
 def _bind_sizes(writer: _Writer, interface: Interface) -> set[str]:
     """Symbols get their value where they first stand alone; everything else must agree."""
     bound: set[str] = set()
@@ -625,7 +684,7 @@ def _tensor(value: Any) -> np.ndarray[Any, Any] | None:
     return value._array if isinstance(value, Tensor) else None
 
 
-def _result(writer: _Writer, recipe: Recipe, interface: Interface, words: Mapping[str, int]) -> str:
+def _result(writer: _Writer, recipe: Recipe, interface: Interface, words: Mapping[str, int], sources: _Sources) -> str:
     match recipe:
         case NewArray():
             name = f"r_{recipe.buffer}"
@@ -633,26 +692,17 @@ def _result(writer: _Writer, recipe: Recipe, interface: Interface, words: Mappin
         case ScalarOutput():
             return _scalar_result(writer, recipe, words[recipe.output])
         case SameInput():
-            return f"v{_position(writer, interface, recipe.index)}"
+            return sources.known[interface.inputs[recipe.index].source]
         case SizeValue():
             return _size_text(recipe.value)
         case Constant():
             return writer.object(recipe.value, "constant")
         case Sequence():
-            inner = "".join(f"{_result(writer, item, interface, words)}, " for item in recipe.items)
+            inner = "".join(f"{_result(writer, item, interface, words, sources)}, " for item in recipe.items)
             if recipe.wrap >= 0:
                 return f"{writer.object(writer.classes[recipe.wrap], 'class')}({inner})"
             return f"({inner})" if recipe.kind == "tuple" else f"[{inner}]"
     raise InternalError(f"no way to make a {type(recipe).__name__}", stage="entry")
-
-
-def _position(writer: _Writer, interface: Interface, index: int) -> str:
-    source = interface.inputs[index].source
-    for line in writer.lines:
-        text = line.strip()
-        if source[0] == "register" and text.endswith(f" = arguments[{source[1]}]"):
-            return text.partition(" = ")[0][1:]
-    raise InternalError("a result that is an input of the environment", stage="entry")
 
 
 def _scalar_result(writer: _Writer, recipe: ScalarOutput, word: int) -> str:

@@ -34,6 +34,7 @@ from tiercel.codegen.cpu.stub import (
     OFFSETS,
     ROW,
     SAMPLE,
+    WRITEABLE,
     Head,
     Header,
     Op,
@@ -57,7 +58,7 @@ from tiercel.loops.form import Binary, Const, Expr, Function, Var
 from tiercel.shapes import Dim, DimLike, Symbol
 from tiercel.shapes.dims import Node, Sum
 from tiercel.values.parameter import Parameter
-from tiercel.values.tensor import Tensor
+from tiercel.values.tensor import Tensor, mark_written
 
 __all__ = ["Table", "make_function", "make_preamble", "make_table", "unusable"]
 
@@ -466,6 +467,9 @@ def _table(
     for i in others:
         _input(t, i, interface.inputs[i], words, arrays)
     _bind(t, interface, words, arrays)
+    for write in interface.writes:
+        _written(t, interface, write.input, arrays)
+        t.add(Op.SAME_WORD, words[write.buffer], words[interface.inputs[write.input].name])
     t.add(Op.SHARED, shared)
     if len(packs) != len(interface.packs):
         raise Unsupported("a packed operand")
@@ -481,7 +485,15 @@ def _table(
     for new in new_arrays(recipe):
         made[new.buffer] = _allocate(t, new, words)
     t.add(Op.RUN, code, arena, work, RELEASE_WORK)
-    t.add(Op.RETURN, _make(t, recipe, interface, words, made))
+    result = _make(t, recipe, interface, words, made)
+    if interface.writes:
+        # Last, because a row after it that does not hold would have the interpreter write a second time.
+        phase = next(words[size.name] for size in interface.sizes if size.what == "phase")
+        for write in interface.writes:
+            if interface.inputs[write.input].wrapper != "ndarray":
+                t.add(Op.CALL, t.value(), t.object(mark_written), t.source(interface.inputs[write.input].source))
+        t.add(Op.COMMIT, code, phase)
+    t.add(Op.RETURN, result)
     return Table(
         t.rows, arguments=arguments, values=t.values, words=frame_size, go_on=True, keep=[*t.keep, *keep]
     )  # fmt: skip
@@ -543,6 +555,18 @@ def _bind(t: _Rows, interface: Interface, words: Mapping[str, int], arrays: Mapp
                 raise Unsupported(f"elements of {itemsize} bytes")
             shift = itemsize.bit_length() - 1
             t.add(Op.STRIDE, arrays[size.input], size.axis, words[size.name], itemsize - 1, shift)
+
+
+def _written(t: _Rows, interface: Interface, number: int, arrays: Mapping[int, int]) -> None:
+    """An input that is written: writeable, and no memory shared with other inputs."""
+    spec = interface.inputs[number]
+    if not spec.contiguous:
+        raise Unsupported("an array is written that is not contiguous")
+    t.add(Op.FLAGS, arrays[number], WRITEABLE)
+    written = {write.input for write in interface.writes}
+    for other, given in enumerate(interface.inputs):
+        if given.kind == "array" and other != number and not (other in written and other < number):
+            t.add(Op.APART, arrays[number], arrays[other], spec.dtype.itemsize, given.dtype.itemsize)
 
 
 def _allocate(t: _Rows, new: NewArray, words: Mapping[str, int]) -> int:

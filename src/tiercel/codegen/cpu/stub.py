@@ -36,6 +36,7 @@ __all__ = [
     "SAMPLE",
     "SAMPLE_QUICK",
     "STUB",
+    "WRITEABLE",
     "Head",
     "Header",
     "Op",
@@ -67,6 +68,7 @@ OFFSETS: Final = {"type": 8, "data": 16, "nd": 24, "dimensions": 32, "strides": 
 
 C_CONTIGUOUS: Final = 1
 ALIGNED: Final = 0x100
+WRITEABLE: Final = 0x400
 
 API: Final = (
     "Py_IncRef", "Py_DecRef", "PyErr_Occurred", "PyErr_Clear", "PyErr_ExceptionMatches", "PyDict_GetItemWithError",
@@ -159,6 +161,10 @@ class Op(IntEnum):
     WRAP = 47  # v o v n n: made: object of a class, with the value and None in the slots at two byte offsets
     ASK = 48  # w o v v: an int that an object gives for two values
     CALL = 49  # v o v: made: what an object gives for a value
+    FLAGS = 50  # v n: an array with these flags
+    APART = 51  # v v n n: the bytes between the bounds of two arrays, of elements so large, are apart
+    SAME_WORD = 52  # w w: the first gets what the second has
+    COMMIT = 53  # n w: calls the code again with 1 in the word: it writes into arguments. Nothing may fail after it
 
 
 class _Text:
@@ -340,6 +346,23 @@ def _inputs(t: _Text, op: Op) -> bool:
             mask = t.set("mask", f"trunc i64 {t.field(4)} to i32")
             t.require(t.compare("eq", "i32", t.set("set", f"and i32 {flags}, {mask}"), mask))
             t.write(t.field(5), t.load("i64", value, OFFSETS["data"]))
+            t.next()
+        case Op.FLAGS:
+            flags = t.load("i32", t.value(t.field(1)), OFFSETS["flags"], align=4)
+            mask = t.set("mask", f"trunc i64 {t.field(2)} to i32")
+            t.require(t.compare("eq", "i32", t.set("set", f"and i32 {flags}, {mask}"), mask))
+            t.next()
+        case Op.APART:
+            ends = []
+            for at, item in ((1, 3), (2, 4)):
+                both = t.set("bounds", f"call {{i64, i64}} @tc.bounds(ptr {t.value(t.field(at))}, i64 {t.field(item)})")
+                ends.append([t.set("end", f"extractvalue {{i64, i64}} {both}, {i}") for i in (0, 1)])
+            (low, high), (other_low, other_high) = ends
+            before, after = t.compare("ule", "i64", high, other_low), t.compare("ule", "i64", other_high, low)
+            t.require(t.set("apart", f"or i1 {before}, {after}"))
+            t.next()
+        case Op.SAME_WORD:
+            t.write(t.field(1), t.word(t.field(2)))
             t.next()
         case Op.BIND | Op.SIZE | Op.EXTENT:
             sizes = t.load("ptr", t.value(t.field(1)), OFFSETS["dimensions"])
@@ -531,7 +554,7 @@ def _run(t: _Text) -> None:
     t.put("br label %run.done")
     t.label("run.done")
     t.put(f"%run.status = phi i64 [ {first}, %run.free ], [ {second}, %run.held ]")
-    t.call("void", "free", "ptr %run.block")
+    t.put("store ptr %run.block, ptr %held, align 8")
     t.put("store i64 %run.status, ptr %status, align 8")
     low = t.set("site", "and i64 %run.status, 4294967295")
     t.require(t.compare("eq", "i64", low, "0"), "stopped")
@@ -549,6 +572,13 @@ def _run(t: _Text) -> None:
     t.put(f"br i1 {t.compare('eq', 'i64', watched, '0')}, label %advance, label %stopped")
 
 
+def _commit(t: _Text) -> None:
+    """Call the code again, to write into arguments."""
+    t.write(t.field(2), "1")
+    t.set("committed", f"call i64 {t.field(1, 'ptr')}(ptr %frame)")
+    t.next()
+
+
 def _before(t: _Text, label: str) -> str:
     """The block that ends just before `label`."""
     at = len(t.lines) - 1 - t.lines[::-1].index(f"{label}:")
@@ -564,6 +594,8 @@ entry:
   %pair = alloca [2 x ptr], align 8
   %status = alloca i64, align 8
   %outcome = alloca ptr, align 8
+  %held = alloca ptr, align 8
+  store ptr null, ptr %held, align 8
   %head.at = getelementptr i8, ptr %self, i64 {OFFSETS["data"]}
   %head = load ptr, ptr %head.at, align 8
   %miss.at = getelementptr i64, ptr %head, i64 {Head.MISS}
@@ -651,6 +683,53 @@ dispatch:
 """
 
 
+_BOUNDS = f"""
+; the first byte of an array, and the one behind its last; twice 0 if it has none
+define internal {{i64, i64}} @tc.bounds(ptr %array, i64 %size) {{
+entry:
+  %data.at = getelementptr i8, ptr %array, i64 {OFFSETS["data"]}
+  %data = load i64, ptr %data.at, align 8
+  %rank.at = getelementptr i8, ptr %array, i64 {OFFSETS["nd"]}
+  %rank = load i32, ptr %rank.at, align 4
+  %dimensions.at = getelementptr i8, ptr %array, i64 {OFFSETS["dimensions"]}
+  %dimensions = load ptr, ptr %dimensions.at, align 8
+  %strides.at = getelementptr i8, ptr %array, i64 {OFFSETS["strides"]}
+  %strides = load ptr, ptr %strides.at, align 8
+  br label %test
+test:
+  %axis = phi i32 [ 0, %entry ], [ %axis.next, %body ]
+  %low = phi i64 [ %data, %entry ], [ %low.next, %body ]
+  %high = phi i64 [ %data, %entry ], [ %high.next, %body ]
+  %more = icmp slt i32 %axis, %rank
+  br i1 %more, label %some, label %done
+some:
+  %extent.at = getelementptr i64, ptr %dimensions, i32 %axis
+  %extent = load i64, ptr %extent.at, align 8
+  %none = icmp eq i64 %extent, 0
+  br i1 %none, label %empty, label %body
+body:
+  %stride.at = getelementptr i64, ptr %strides, i32 %axis
+  %stride = load i64, ptr %stride.at, align 8
+  %last = sub i64 %extent, 1
+  %span = mul i64 %last, %stride
+  %back = icmp slt i64 %span, 0
+  %down = select i1 %back, i64 %span, i64 0
+  %up = select i1 %back, i64 0, i64 %span
+  %low.next = add i64 %low, %down
+  %high.next = add i64 %high, %up
+  %axis.next = add i32 %axis, 1
+  br label %test
+empty:
+  ret {{i64, i64}} zeroinitializer
+done:
+  %behind = add i64 %high, %size
+  %first = insertvalue {{i64, i64}} undef, i64 %low, 0
+  %pair = insertvalue {{i64, i64}} %first, i64 %behind, 1
+  ret {{i64, i64}} %pair
+}}
+"""
+
+
 def _end(t: _Text) -> None:
     """What follows the rows: misses, errors, letting go of values, returning."""
     t.label("miss")
@@ -682,6 +761,9 @@ def _end(t: _Text) -> None:
     t.label("leave")
     t.put("%over = phi i1 [ true, %return ], [ false, %pass ], [ false, %miss ], [ true, %miss.last ], "
           "[ true, %error.raise ]")  # fmt: skip
+    # the arena, if it was too large for the stack
+    t.call("void", "free", f"ptr {t.load('ptr', '%held')}")
+    t.put("store ptr null, ptr %held, align 8")
     t.put("br label %drop.test")
     t.label("drop.test")
     t.put("%drop.i = phi i64 [ %count, %leave ], [ %drop.next, %drop.body ]")
@@ -720,6 +802,8 @@ def stub_text() -> str:
         t.label(f"op.{op.name}")
         if op is Op.RUN:
             _run(t)
+        elif op is Op.COMMIT:
+            _commit(t)
         elif not any(part(t, op) for part in (_guards, _reads, _inputs, _sizes, _results)):
             raise AssertionError(f"row {op.name} has no code")
     _end(t)
@@ -729,5 +813,6 @@ def stub_text() -> str:
     return (
         "declare {i64, i1} @llvm.sadd.with.overflow.i64(i64, i64)\n"
         "declare {i64, i1} @llvm.smul.with.overflow.i64(i64, i64)\n"
+        f"{_BOUNDS}"
         f"define ptr @{STUB}(ptr %self, ptr %arguments, i64 %count) {{{_START}{cases}  ]\n{body}\n}}\n"
     )

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from tiercel.compiler.abstract import Abstract, Known, ListRef, Mapping, Source, Tuple, Untraceable
+from tiercel.compiler.abstract import Abstract, Known, ListRef, Mapping, Source, Tuple, Unknown, Untraceable
 from tiercel.compiler.environment import is_plain
-from tiercel.compiler.graph import Input, Result, Value
-from tiercel.compiler.trace.objects import is_frozen, is_named_tuple, tensor_type, unwrapped
+from tiercel.compiler.graph import Input, Result, Value, Write
+from tiercel.compiler.trace.objects import is_named_tuple, tensor_type, unwrapped
 from tiercel.compiler.trace.state import MAX_UNROLL
 from tiercel.compiler.trace.walk import Frame
 from tiercel.dtypes import as_dtype, is_dtype
@@ -40,7 +40,7 @@ def abstract_argument(frame: Frame, value: Any, name: str, source: Source) -> Ab
             type_ = NpScalarType(as_dtype(kind))
     if type_ is not None:
         made = trace.value(type_, name)
-        trace.inputs.append(Input(made, source, frozen=unwrapped(value) is not None and is_frozen(value)))
+        frame.add_input(made, source, value)
         return made
     if unwrapped(value) is not None:
         raise Untraceable(f"the argument {name} has a dtype that is not compiled")
@@ -112,9 +112,9 @@ def result_of(frame: Frame, x: Abstract, seen: set[Value]) -> Result:
 
 def _value_result(frame: Frame, x: Value, seen: set[Value]) -> Result:
     trace, type_ = frame.trace, x.type
-    for position, given in enumerate(trace.inputs):
-        if given.value is x and not isinstance(type_, PyIntType | PyBoolType | PyFloatType):
-            return Result("input", index=position)
+    position = trace.input_of(x)
+    if position is not None and not isinstance(type_, PyIntType | PyBoolType | PyFloatType):
+        return Result("input", index=position)
     if isinstance(type_, PyBoolType | PyFloatType) and type_.value is not None:
         return Result("constant", constant=type_.value)
     if isinstance(type_, ArrayType):
@@ -133,3 +133,21 @@ def _value_result(frame: Frame, x: Value, seen: set[Value]) -> Result:
         if not type_.layout.is_c:
             raise Untraceable("it returns an array whose axes are not in C order")
     return Result("value", value=x)
+
+
+def writes_of(frame: Frame) -> tuple[Write, ...]:
+    """The inputs that have another content at the end.
+
+    Raises:
+        Untraceable: what one holds cannot be known.
+    """
+    trace, found = frame.trace, []
+    for number, given in enumerate(trace.inputs):
+        held = trace.content(number)
+        if held is given.value:
+            continue
+        if not isinstance(held, Value):
+            reason = held.reason if isinstance(held, Unknown) else "of a kind that is not known"
+            raise Untraceable(f"an argument is written in an arm or loop that may not run: {reason}")
+        found.append(Write(number, held, held in trace.whole))
+    return tuple(found)

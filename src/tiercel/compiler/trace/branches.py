@@ -93,7 +93,7 @@ class Branches(Calls):
         self.nesting -= 1
         merged: dict[tuple[Value, Value], Merged] = {}
         value = self.merge_values(results[0], results[1], merged)
-        self.state = State(self.state.registers, merged_heaps(arms[0][1].heap, arms[1][1].heap))
+        self.state = self.merged_state(arms[0][1], arms[1][1], frozenset(), merged)
         if isinstance(value, Unknown):
             raise Untraceable(value.reason)
         graphs = [Graph(tuple(arm[2])) for arm in arms]
@@ -113,12 +113,13 @@ class Branches(Calls):
     def merged_state(
         self, a: State, b: State, live: frozenset[int], merged: dict[tuple[Value, Value], Merged]
     ) -> State:
-        """What registers that are live and lists hold after one or the other."""
+        """What registers that are live, inputs and lists hold after one or the other."""
         registers: dict[int, Abstract] = {}
         for register in a.registers.keys() | b.registers.keys():
-            if register not in live:
+            if register not in live and register >= 0:
                 continue
-            x, y = a.registers.get(register), b.registers.get(register)
+            before = self.trace.inputs[-1 - register].value if register < 0 else None
+            x, y = a.registers.get(register, before), b.registers.get(register, before)
             if x is None or y is None:
                 registers[register] = Unknown("a variable that has a value in one arm of a branch only")
             else:

@@ -131,14 +131,26 @@ class FrameCore:
         trace = self.trace
         known = trace.by_source.get(source)
         if known is not None:
-            return known
+            return trace.content(known)
         type_ = tensor_type(value, f"p{len(trace.inputs)}", trace)
         if not isinstance(type_, ArrayType):
             raise Untraceable(f"a {type(value).__name__} from the environment that is no plain array")
         made = trace.value(type_, f"p{len(trace.inputs)}")
-        trace.inputs.append(Input(made, source, frozen=is_frozen(value)))
-        trace.by_source[source] = made
+        trace.by_source[source] = self.add_input(made, source, value)
         return made
+
+    def add_input(self, made: Value, source: Source, value: Any) -> int:
+        """An array as an input of the region; its number."""
+        trace, number = self.trace, len(self.trace.inputs)
+        array = unwrapped(value)
+        trace.inputs.append(Input(made, source, frozen=array is not None and is_frozen(value)))
+        if array is not None and not array.flags.writeable:
+            trace.read_only.add(number)
+        return number
+
+    def index_array(self, x: Value, key: tuple[Any, ...]) -> Value:
+        """Basic indexing: see `views.Views`."""
+        raise NotImplementedError
 
     def node(self, operator: str, inputs: Sequence[Value], attributes: dict[str, Any], type_: Type) -> Value:
         """Add a node with one result."""

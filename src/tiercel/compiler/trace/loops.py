@@ -134,11 +134,15 @@ class Loops(Branches):
         """The state at the start of a pass: new values for what is carried."""
         state = before.copy()
         values: dict[int, Value] = {}
-        for register, type_ in inside.items():
+        leaders = self.leaders(before, inside, sharing)
+        for register in sorted(inside, key=lambda r: (r in leaders, r)):
+            type_ = inside[register]
             if type_ is None:
                 state.registers[register] = Unknown("a variable that is of another kind in each pass of a loop")
+            elif register in leaders:
+                values[register] = state.registers[register] = values[leaders[register]]
             else:
-                values[register] = self.trace.value(type_, f"c{register}")
+                values[register] = self.trace.value(type_, f"c{register}" if register >= 0 else "")
                 state.registers[register] = values[register]
                 start = before.registers[register]
                 if isinstance(type_, ArrayType) and isinstance(start, Value):
@@ -153,6 +157,19 @@ class Loops(Branches):
                     content.collecting = []
         return state, values
 
+    def leaders(self, before: State, inside: dict[int, Type | None], sharing: Sharing) -> dict[int, int]:
+        """Registers that hold an input, as it is in every pass: they go with the one that stands for its memory."""
+        memories = {
+            id(before.registers[r]): r for r in inside
+            if r < 0 and r in before.registers and inside[r] is not None
+        }  # fmt: skip
+        found = {}
+        for register, type_ in inside.items():
+            memory = memories.get(id(before.registers[register]))
+            if memory is not None and register >= 0 and register not in sharing.apart and type_ == inside[memory]:
+                found[register] = memory
+        return found
+
     def widen(
         self,
         before: State,
@@ -165,6 +182,9 @@ class Loops(Branches):
     ) -> bool:
         """Note what the pass changed; true when what was assumed had to change, so that it must be walked again."""
         changed = False
+        for register in after.registers.keys() - before.registers.keys():
+            if register < 0:  # an input that this pass was the first to write
+                before.registers[register] = self.trace.inputs[-1 - register].value
         # a write changes what every register holds that has the array, also those the body does not name
         candidates += sorted(
             r for r, held in before.registers.items()
@@ -188,6 +208,12 @@ class Loops(Branches):
                 if type_ != current:
                     inside[register] = type_
                     changed = True
+        leaders = self.leaders(before, inside, sharing)
+        for register, memory in leaders.items():
+            if register in values and after.registers.get(register) is not after.registers.get(memory):
+                sharing.apart.add(register)
+                changed = True
+            changed |= values.get(register) is not values.get(memory)
         # who may share matters only where something is written
         grown = sharing.grows(self.arrays_after_pass(after, values))
         return changed or (grown and sharing.written())
@@ -216,8 +242,13 @@ class Loops(Branches):
         """The carried values of a finished loop, and what the registers hold after it."""
         carries: list[Carried] = []
         results: dict[int, Value] = {}
+        known: dict[Value, Value] = {}
+        memories = {values[r] for r, type_ in inside.items() if r < 0 and type_ is not None}
         for register, type_ in inside.items():
             if type_ is None:
+                continue
+            if values[register] in known:
+                results[register] = known[values[register]]
                 continue
             initial, following = before.registers[register], after.registers[register]
             assert isinstance(initial, Value)
@@ -225,8 +256,10 @@ class Loops(Branches):
                 raise Untraceable("a variable that is of another kind in each pass of a loop")
             result = self.trace.value(type_, values[register].name)
             carries.append(Carried(initial, values[register], following, result))
-            results[register] = result
-            if isinstance(type_, ArrayType):
+            known[values[register]] = results[register] = result
+            if isinstance(type_, ArrayType) and values[register] in memories:
+                self.trace.may_be(result, following, initial)
+            elif isinstance(type_, ArrayType):
                 self.after_passes(initial, following, result, passes)
         return tuple(carries), results
 

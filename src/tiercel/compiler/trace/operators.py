@@ -94,16 +94,15 @@ class Operators(Writes):
         if not fits or not same or not isinstance(dtype, DType):
             raise Untraceable(f"{row.name} in place of operands that may not fit into the array")
         stored = self.pending_view(target)
-        if not stored:
-            self.require_own(target)
         if dtype is target.type.dtype:
             made = self.node(row.name, inputs, attributes, target.type)
         else:
             wide = self.node(row.name, inputs, attributes, replace(target.type, dtype=dtype))
             made = self.node("astype", (wide,), {"dtype": target.type.dtype}, target.type)
-        if not stored:
-            self.overwrite(target, made)
-        return made
+        if stored:
+            return made
+        self.trace.whole.add(made)
+        return self.assign(target, made)
 
     def fits(self, natural: Sequence[Any], own: Sequence[Any]) -> bool:
         """Is what an operator gives surely of the sizes it is written to? Sizes that are not known are wished for."""

@@ -16,7 +16,7 @@ from tiercel.bytecode.program import Function
 from tiercel.compiler.abstract import Known, Untraceable
 from tiercel.compiler.environment import Environment
 from tiercel.compiler.graph import Graph, Region, Result
-from tiercel.compiler.trace.arguments import abstract_argument, result_of, signature_text
+from tiercel.compiler.trace.arguments import abstract_argument, result_of, signature_text, writes_of
 from tiercel.compiler.trace.objects import Cell
 from tiercel.compiler.trace.state import Raised, Returned, Trace
 from tiercel.compiler.trace.walk import Frame
@@ -154,6 +154,7 @@ def _trace_once(
     name: str,
 ) -> Region:
     frame = Frame(trace, function, constants, environment, None)
+    trace.frames.append(frame)
     for register, (parameter, value) in enumerate(zip(function.parameters, arguments, strict=True)):
         frame.registers[register] = abstract_argument(frame, value, parameter.name, ("register", register))
     for given in trace.inputs:
@@ -162,7 +163,6 @@ def _trace_once(
                 trace.facts.set_range(dim, DimRange(0, None))
     for position in range(len(function.free)):
         frame.registers[len(function.parameters) + position] = Known(Cell(position))
-    trace.frames.append(frame)
     outcome = frame.walk(0, frozenset())
     if isinstance(outcome, Raised):
         raise Untraceable("it always raises", outcome.index)
@@ -172,5 +172,6 @@ def _trace_once(
     exits: dict[int | str, dict[int | str, Result]] = {"return": {"return": result}}
     signature = signature_text(trace.inputs)
     return Region(
-        name, 0, 0, tuple(trace.inputs), graph, exits, trace.facts, signature, sample=dict(trace.sample)
+        name, 0, 0, tuple(trace.inputs), graph, exits, trace.facts, signature, sample=dict(trace.sample),
+        writes=writes_of(frame),
     )  # fmt: skip

@@ -29,6 +29,7 @@ class Sharing:
         self.writes = trace.writes
         self.of: dict[Any, set[Value]] = {}
         self.tokens: dict[frozenset[Any], Value] = {}
+        self.apart: set[int] = set()  # registers that hold an input at first, and not what it is after a pass
 
     def owners(self, holder: Any) -> set[Value]:
         """What the holder may share, for `Trace.owners`."""

@@ -77,6 +77,11 @@ class State:
         return State(dict(self.registers), {key: state.copy() for key, state in self.heap.items()})
 
 
+def memory_of(number: int) -> int:
+    """The register, of the outermost function, that stands for the memory of an input."""
+    return -1 - number
+
+
 @dataclass(frozen=True, slots=True)
 class Entered:
     """How to know that a loop ran, after which a value is no longer what it was before: a trip count or a flag."""
@@ -92,8 +97,9 @@ class Trace:
         self.facts = facts
         self.numbers = itertools.count()
         self.inputs: list[Input] = []
-        self.by_source: dict[Source, Value] = {}
-        self.by_object: dict[int, tuple[Any, Value]] = {}
+        self.by_source: dict[Source, int] = {}  # the number of the input
+        self.read_only: set[int] = set()  # inputs that cannot be written
+        self.whole: set[Value] = set()  # new contents of arrays of which every element was written
         self.steps: list[Step] = []
         self.owners: dict[Value, frozenset[Value]] = {}
         self.entered: dict[Value, Entered] = {}
@@ -136,6 +142,18 @@ class Trace:
     def may_be_input(self, value: Value) -> bool:
         """May the value be an argument, or share memory with one?"""
         return isinstance(value.type, ArrayType) and bool(self.outside & self.owners_of(value))
+
+    def content(self, number: int) -> Abstract:
+        """What an input holds now: kept like a register of the outermost function, below zero."""
+        held: Abstract = self.frames[0].registers.get(memory_of(number), self.inputs[number].value)
+        return held
+
+    def input_of(self, value: Value) -> int | None:
+        """The number of the input that the value surely is, as it is now."""
+        for number in range(len(self.inputs)):
+            if self.content(number) is value:
+                return number
+        return None
 
     @property
     def outside(self) -> set[Value]:

@@ -75,12 +75,11 @@ class Views(Operators):
         type_ = x.type
         if not isinstance(type_, ArrayType):
             raise Untraceable(f"an item of a {type_} is written")
-        self.require_own(x)
         given = self.storable(self.as_value(value), type_.dtype)
         parts = key.items if isinstance(key, Tuple) else (key,)
         mask = parts[0]
         if len(parts) == 1 and isinstance(mask, Value) and isinstance(mask.type, ArrayType):
-            self.overwrite(x, self.masked(x, mask, given))
+            self.assign(x, self.masked(x, mask, given))
             return
         full = self.full_key(parts)
         selected = self.selection(type_, full)
@@ -90,7 +89,7 @@ class Views(Operators):
             for wanted, size in zip(reversed(selected), reversed(given.type.shape), strict=False):
                 if size != 1:
                     self.trace.wish(wanted, size)
-        self.overwrite(x, self.node("index_put", (x, given), {"indices": full}, type_))
+        self.assign(x, self.node("index_put", (x, given), {"indices": full}, type_))
 
     def masked(self, x: Value, mask: Value, given: Value) -> Value:
         """x with `given` wherever a mask of its shape is true."""

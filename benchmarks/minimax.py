@@ -104,6 +104,7 @@ def fits() -> Iterator[Fit]:
     """All of them."""
     half_ln2, quarter_pi = mp.log(2) / 2 * mp.mpf("1.001"), mp.pi / 4 * mp.mpf("1.01")
     exp_rest: Real = lambda r: (mp.expm1(r) - r) / r**2  # noqa: E731
+    yield Fit("exponential._EXP32", exp_rest, 5, (-half_ln2, half_ln2), lambda r: r * r, True)
     yield Fit("exponential._EXP64", exp_rest, 10, (-half_ln2, half_ln2), lambda r: r * r, False)
     for name, terms, single in (("_EXPM1_32", 6, True), ("_EXPM1_64", 11, False)):
         yield Fit(f"exponential.{name}", exp_rest, terms, (-0.5, 0.5), lambda r: r * r / mp.expm1(r), single)

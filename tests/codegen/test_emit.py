@@ -315,19 +315,46 @@ def test_reductions_over_lanes(op, name, target):
         assert got == want, (op, name, n)
 
 
-def test_max_keeps_nan(target):
+@pytest.mark.parametrize("op", ["min", "max"])
+@pytest.mark.parametrize("name", ["float32", "float64"])
+def test_extremes_keep_nan_and_raise_nothing(op, name, target):
+    dtype = as_dtype(name)
+    x = Buffer("x", dtype, (N,))
+    start = np.inf if op == "min" else -np.inf
+    body = Block((
+        Local("r", const(start, dtype)),
+        For("j", N, Block((Reduce("r", op, Load(x, (J,))),)), "vector"),
+        Output("r_out", Var("r", dtype)),
+    ))  # fmt: skip
+    function = Function("peak", (N,), (), (x,), (Var("r_out", dtype),), body)
+    code = build(function, target)
+    for n in LENGTHS:
+        values = np.random.default_rng(n).standard_normal(n).astype(name)
+        for place in sorted({0, n // 3, n - 17, n - 1} & set(range(n))):
+            for odd in (np.nan, -np.nan, np.inf, -np.inf, 0.0):
+                x_values, raised = values.copy(), set()
+                x_values[place] = odd
+                got = call(code, function, {"x": x_values}, {"N": n}, raised=raised)[1]["r_out"]
+                np.testing.assert_equal(got, getattr(x_values, op)())
+                assert not raised
+    assert call(code, function, {"x": values[:0]}, {"N": 0})[1]["r_out"] == start
+
+
+def test_sums_are_of_lanes():
+    """The order of a sum: 64 partial sums, so its error grows with n / 64, far below what the rows state."""
     x = Buffer("x", float32, (N,))
     body = Block((
-        Local("r", const(-np.inf, float32)),
-        For("j", N, Block((Reduce("r", "max", Load(x, (J,))),)), "vector"),
+        Local("r", const(0.0, float32)),
+        For("j", N, Block((Reduce("r", "add", Load(x, (J,))),)), "vector"),
         Output("r_out", Var("r", float32)),
     ))  # fmt: skip
-    function = Function("peak", (N,), (), (x,), (Var("r_out", float32),), body)
-    code = build(function, target)
-    for place in (0, 17, 99):
-        values = np.arange(100, dtype=np.float32)
-        values[place] = np.nan
-        assert np.isnan(call(code, function, {"x": values}, {"N": 100})[1]["r_out"])
+    function = Function("total", (N,), (), (x,), (Var("r_out", float32),), body)
+    code = build(function)
+    for n in (768, 4096, 100_003):
+        values = np.random.default_rng(n).uniform(0, 1, n).astype(np.float32)
+        got = call(code, function, {"x": values}, {"N": n})[1]["r_out"]
+        bound = (n / 16 + 8) * 2.0**-24 * values.astype(np.float64).sum()  # 16 lanes where vectors are short
+        assert abs(float(got) - values.astype(np.float64).sum()) <= bound
 
 
 def test_while_exit_and_outputs(target):

@@ -111,7 +111,13 @@ def sigmoid(x):
     return np.where(x >= 0, 1, z) / (1 + z)
 
 
-NUMPY = {"pow": np.power, "atan2": np.arctan2, "mod": np.remainder, "floordiv": np.floor_divide}
+NUMPY = {
+    "exp_nonpositive": np.exp,
+    "pow": np.power,
+    "atan2": np.arctan2,
+    "mod": np.remainder,
+    "floordiv": np.floor_divide,
+}
 OURS = {"erf": long_erf, "erfc": long_erfc, "sigmoid": sigmoid}
 EXACT = ("mod", "floordiv", "fmod")
 
@@ -133,7 +139,7 @@ def test_bounds_are_those_of_the_page_and_within_the_rows():
     page = (Path(__file__).resolve().parents[2] / "docs" / "mathematics.md").read_text(encoding="utf-8")
     rows = re.findall(r"(?m)^\| `(\w+)` \| ([\d.]+) \| ([\d.]+) \|", page)
     assert {name: (float(single), float(double)) for name, single, double in rows} == BOUNDS
-    names = {"pow": "power", "atan2": "arctan2"}
+    names = {"pow": "power", "atan2": "arctan2", "exp_nonpositive": "exp"}
     for op, bounds in BOUNDS.items():
         assert max(bounds) <= ALL[names.get(op, op)].exactness.ulp, op
 
@@ -181,6 +187,8 @@ def pairs(name):
 def wanted(op, name):
     """(arguments..., exact results in a wider dtype)."""
     operands = (arguments(name),) if op in UNARY else pairs(name)
+    if op == "exp_nonpositive":
+        operands = (-np.abs(operands[0]),)
     function = getattr(special, op) if name == "float32" and op in ("erf", "erfc") else reference(op)
     with np.errstate(all="ignore"):
         return *operands, function(*(a.astype(WIDE[name]) for a in operands))
@@ -357,9 +365,9 @@ def test_flags_are_numpys(op, name, target):
     f = compiled(op, name, target)
     dtype = as_dtype(name).numpy
     numpys = {"neg": np.negative, "rsqrt": lambda x: 1 / np.sqrt(x)}.get(op) or reference(op)
-    for probe in (*PROBES, *(-p for p in PROBES)):
+    for probe in (*(PROBES if op != "exp_nonpositive" else ()), *(-p for p in PROBES)):
         with np.errstate(all="ignore"):
-            x = np.array([0.5, probe], dtype) if op != "arccosh" else np.array([1.5, probe], dtype)
+            x = np.array([{"arccosh": 1.5, "exp_nonpositive": -0.5}.get(op, 0.5), probe], dtype)
         want = 0 if op in SILENT else numpy_flags(numpys, x)
         f(x)
         assert f.flags == want, (op, probe)
@@ -398,6 +406,7 @@ def test_ordinary_numbers_raise_nothing(op):
     low, high = {
         "log": (1e-30, 1e30), "log2": (1e-30, 1e30), "log10": (1e-30, 1e30), "log1p": (-0.999, 1e30),
         "arccosh": (1, 1e30), "arctanh": (-0.99, 0.99), "arcsin": (-1, 1), "arccos": (-1, 1),
+        "exp_nonpositive": (-1e30, 0),
     }.get(op, (-85, 85))  # fmt: skip
     for name in ("float32", "float64"):
         f = compiled(op, name)

@@ -83,8 +83,9 @@ def test_softmax(operator):
         return soft if operator == "softmax" else np.log(soft)
 
     runner = agree(b.region(b.apply(operator, x, axis=-1)), reference, *((random(*s),) for s in SIZES), atol=1e-5)
-    assert to_text(runner.lowered.function).count("# vector") == 3, "three passes over a row"
-    assert to_text(runner.lowered.function).count("exp(") == 1, "the costly step once"
+    # three passes over a row; the last one of a softmax by the reciprocal and, where that will not do, by division
+    assert to_text(runner.lowered.function).count("# vector") == 3
+    assert to_text(runner.lowered.function).count("exp_nonpositive(") == 1, "the costly step once"
 
 
 def test_softmax_written_out_fuses_as_well():
@@ -97,6 +98,50 @@ def test_softmax_written_out_fuses_as_well():
     runner = agree(region, lambda x: np.exp(x) / np.exp(x).sum(-1, keepdims=True), (random(3, 50),))
     with pytest.raises(ExitTaken):
         runner(random(3, 0))  # NumPy raises for the maximum of nothing: the interpreter does that
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_dividing_by_a_sum_that_has_no_reciprocal(dtype):
+    """Values and floating-point flags where 1 / sum would overflow, underflow or be no number."""
+    b = RegionBuilder("shares")
+    x = b.input("x", ("B", "N"), dtype)
+    runner = Runner(b.region(b.apply("divide", x, b.apply("sum", x, axis=-1, keepdims=True))))
+    assert "inverse" in to_text(runner.lowered.function)
+    for row in (
+        [1, 2],
+        [0, 0],
+        [1, -1],
+        [1e-40, 1e-40],
+        [1e38, 1e38],
+        [3e38, 3e38],
+        [np.inf, 1],
+        [np.nan, 1],
+        [-0.0, 0],
+    ):
+        want_raised: set[str] = set()
+        raised: set[str] = set()
+        with np.errstate(over="ignore", under="ignore"):
+            values = np.array([row], dtype)
+        with np.errstate(all="call", under="ignore", call=lambda kind, _, want=want_raised: want.add(kind)):
+            want = values / values.sum(axis=-1, keepdims=True)
+        np.testing.assert_allclose(runner(values, raised=raised), want, rtol=1e-6)
+        assert raised == want_raised, row
+
+
+def test_a_scalar_between_row_steps_does_not_split_them():
+    b = RegionBuilder("layer_norm_by_hand")
+    x = b.input("x", ("B", "N"))
+    centred = b.apply("subtract", x, b.apply("mean", x, axis=-1, keepdims=True))
+    spread = b.apply("mean", b.apply("multiply", centred, centred), axis=-1, keepdims=True)
+    epsilon = b.apply("multiply", 1e-3, 1e-2)
+    y = b.apply("divide", centred, b.apply("sqrt", b.apply("add", spread, epsilon)))
+    runner = Runner(b.region(y))
+    assert to_text(runner.lowered.function).count("# parallel") == 1
+    values = random(4, 33)
+    d = values - values.mean(-1, keepdims=True)
+    np.testing.assert_allclose(
+        runner(values), d / np.sqrt((d * d).mean(-1, keepdims=True) + 1e-5), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_layer_norm_with_weights():

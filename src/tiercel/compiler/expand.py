@@ -29,6 +29,9 @@ from tiercel.shapes import DimLike, product
 COUNTED = "counted"
 """Attribute of a division by a number of elements: (number, ddof). NumPy warns where the number is not above ddof."""
 
+RECIPROCAL = "reciprocal"
+"""Attribute of a division: it may be a product with the reciprocal, one more rounding within the composite's bound."""
+
 
 def _softmax(m: Maker, node: Node, *, log: bool = False) -> None:
     x = array_type(node.inputs[0])
@@ -44,7 +47,7 @@ def _softmax(m: Maker, node: Node, *, log: bool = False) -> None:
         logarithm = m.apply("log", (total,), rows)
         m.finish(m.apply("subtract", (shifted, logarithm), wide), node.outputs[0])
     else:
-        m.finish(m.apply("divide", (powers, total), wide), node.outputs[0])
+        m.finish(m.apply("divide", (powers, total), wide, {RECIPROCAL: True}), node.outputs[0])
 
 
 def _divided(m: Maker, total: Value, rows: ArrayType, count: DimLike, ddof: int = 0) -> Value:
@@ -108,7 +111,7 @@ def _layer_norm(m: Maker, node: Node) -> None:
     centred = m.apply("subtract", (value, _mean_of(m, value, axes)), wide)
     spread = _mean_of(m, m.apply("multiply", (centred, centred), wide), axes)
     deviation = m.apply("sqrt", (m.apply("add", (spread, m.number(node.attributes.get("eps", 1e-5))), rows),), rows)
-    normal = m.apply("divide", (centred, deviation), wide)
+    normal = m.apply("divide", (centred, deviation), wide, {RECIPROCAL: True})
     m.finish(_scaled(m, normal, node, 1, axes, dtype), node.outputs[0])
 
 
@@ -119,7 +122,7 @@ def _rms_norm(m: Maker, node: Node) -> None:
     value = m.widened(node.inputs[0], dtype)
     spread = _mean_of(m, m.apply("multiply", (value, value), wide), axes)
     deviation = m.apply("sqrt", (m.apply("add", (spread, m.number(node.attributes.get("eps", 1e-6))), rows),), rows)
-    normal = m.apply("divide", (value, deviation), wide)
+    normal = m.apply("divide", (value, deviation), wide, {RECIPROCAL: True})
     m.finish(_scaled(m, normal, node, 1, axes, dtype), node.outputs[0])
 
 

@@ -128,6 +128,7 @@ def why_not(node: Node, group: Group) -> str | None:
 class _Scheduler:
     def __init__(self) -> None:
         self.items: list[Item] = []
+        self.after: dict[int, list[Step]] = {}  # scalars that follow an item (-1: that come first)
         self.position: dict[Value, int] = {}
         self.barrier = -1
         self.root: dict[Value, Value] = {}  # what a view looks into: pieces of one array are related
@@ -159,7 +160,20 @@ class _Scheduler:
             self.items.append(group)
             self.join(group, node, len(self.items) - 1)
             return
+        if is_elementwise(node):
+            # a scalar stands as early as it can, so that what needs it can join a group before this place
+            at = self.ready(node, None)
+            self.after.setdefault(at, []).append(node)
+            self.position[node.outputs[0]] = at
+            return
         self.append(node)
+
+    def result(self) -> list[Item]:
+        """All items, in order."""
+        found: list[Item] = [*self.after.get(-1, ())]
+        for at, item in enumerate(self.items):
+            found += [item, *self.after.get(at, ())]
+        return found
 
     @staticmethod
     def starts_group(node: Node) -> bool:
@@ -214,4 +228,4 @@ def fuse(graph: Graph, steps: Iterable[Step | Attention] | None = None) -> list[
             scheduler.add(step)
         else:
             scheduler.append(step)
-    return scheduler.items
+    return scheduler.result()

@@ -7,11 +7,13 @@ ones computed again. The outer axes are merged and parallel, the row is a vector
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiercel.compiler.dims import dim_expression
 from tiercel.compiler.elementwise import EXPENSIVE, cast
+from tiercel.compiler.expand import RECIPROCAL
 from tiercel.compiler.fuse import REDUCTIONS, Group, is_row_reduction
 from tiercel.compiler.graph import Node, Value
 from tiercel.compiler.memory import Memory
@@ -21,18 +23,21 @@ from tiercel.dtypes import DType
 from tiercel.loops.form import (
     INDEX,
     Allocate,
+    Binary,
     Block,
     Buffer,
     Compare,
     Const,
     Expr,
     For,
+    If,
     Let,
     Load,
     Local,
     Reduce,
     Stmt,
     Store,
+    Unary,
     Var,
 )
 from tiercel.operators import get
@@ -40,6 +45,11 @@ from tiercel.operators.types import ArrayType, Shape
 
 if TYPE_CHECKING:
     from tiercel.compiler.lower import Lowerer
+
+_SHORT_PASS = 6
+"""Members of a pass up to which it may be written twice."""
+_RECIPROCAL_RANGE = (-120, 120)
+"""Powers of two between which a float32 (and a float64) has a reciprocal that is a normal number."""
 
 
 def lower_rows(state: Lowerer, group: Group) -> None:
@@ -188,12 +198,58 @@ class _RowBody:
         return self.state.scalar(value)
 
     def _pass(self, outer: tuple[Expr, ...], number: int) -> None:
+        state = self.state
+        reductions: list[tuple[Node, str, DType]] = []
+        for node in self.group.nodes:
+            if is_row_reduction(node) and self.pass_of(node) == number:
+                dtype = node.outputs[0].type.dtype  # type: ignore[attr-defined]
+                dtype = dtype.accumulator if dtype.name in ("float16", "bfloat16") else dtype
+                name = state.fresh(node.outputs[0].name or "fold")
+                state.emit(Local(name, Const(identity_of(REDUCTIONS[node.operator], dtype), dtype)))
+                reductions.append((node, name, dtype))
+        divisors = self._divisors(number)
+        if divisors:
+            # a product takes a tenth of the time of a division; where 1 / divisor is no ordinary number it is divided
+            usable: Expr | None = None
+            for value in divisors:
+                x = self.row_values[value]
+                size = Unary("abs", x)
+                least, most = (Const(float(2.0**n), x.dtype) for n in _RECIPROCAL_RANGE)
+                own = Binary("and", Compare("ge", size, least), Compare("le", size, most))
+                usable = own if usable is None else Binary("and", usable, own)
+            assert usable is not None
+            with state.collecting() as quick:
+                inverse: dict[Value, Expr] = {}
+                for value in divisors:
+                    x, name = self.row_values[value], state.fresh("inverse")
+                    state.emit(Let(name, Binary("div", Const(1.0, x.dtype), x)))
+                    inverse[value] = Var(name, x.dtype)
+                self._loop(outer, number, reductions, inverse)
+            with state.collecting() as slow:
+                # for degenerate rows: little code counts for more than speed
+                self._loop(outer, number, reductions, {}, "vector" if reductions else "serial")
+            state.emit(If(usable, Block(tuple(quick)), Block(tuple(slow))))
+        else:
+            self._loop(outer, number, reductions, {})
+        for node, name, dtype in reductions:
+            value = node.outputs[0]
+            self.row_values[value] = cast(Var(name, dtype), value.type.dtype)  # type: ignore[attr-defined]
+
+    def _loop(
+        self,
+        outer: tuple[Expr, ...],
+        number: int,
+        reductions: list[tuple[Node, str, DType]],
+        inverse: Mapping[Value, Expr],
+        axis: str = "vector",
+    ) -> None:
+        """The vector loop of a pass; `inverse` has reciprocals of divisors."""
         state, group = self.state, self.group
         j = state.fresh("j")
         index = (*outer, Var(j))
         stmts: list[Stmt] = []
         known: dict[Value, Expr] = {}
-        reductions: list[tuple[Node, str, DType]] = []
+        names = {node: (name, dtype) for node, name, dtype in reductions}
 
         def operand(value: Value) -> Expr:
             if value in known:
@@ -203,7 +259,7 @@ class _RowBody:
             if value in self.maker:
                 stored = self._stored(value, index)
                 if stored is None or self.pass_of(self.maker[value]) == number:
-                    expression = state.combine(self.maker[value], operand)
+                    expression = self._element(self.maker[value], operand, inverse)
                 else:
                     expression = stored
                 return bind(value, expression)
@@ -221,14 +277,9 @@ class _RowBody:
 
         for node in group.nodes:
             value = node.outputs[0]
-            if is_row_reduction(node) and self.pass_of(node) == number:
-                op = REDUCTIONS[node.operator]
-                dtype = value.type.dtype  # type: ignore[attr-defined]
-                dtype = dtype.accumulator if dtype.name in ("float16", "bfloat16") else dtype
-                name = state.fresh(value.name or "fold")
-                state.emit(Local(name, Const(identity_of(op, dtype), dtype)))
-                stmts.append(Reduce(name, op, cast(operand(node.inputs[0]), dtype)))
-                reductions.append((node, name, dtype))
+            if node in names:
+                name, dtype = names[node]
+                stmts.append(Reduce(name, REDUCTIONS[node.operator], cast(operand(node.inputs[0]), dtype)))
             elif value in group.full and self.pass_of(node) == number and self._has_place(value):
                 element = operand(value)
                 if value in self.scratch:
@@ -238,10 +289,49 @@ class _RowBody:
                     stmts.append(Store(access.buffer, index, cast(element, access.buffer.dtype)))
         if stmts:
             extent = dim_expression(group.domain[-1])
-            state.emit(For(j, extent, Block(tuple(stmts)), "vector"))
-        for node, name, dtype in reductions:
-            value = node.outputs[0]
-            self.row_values[value] = cast(Var(name, dtype), value.type.dtype)  # type: ignore[attr-defined]
+            state.emit(For(j, extent, Block(tuple(stmts)), axis))
+
+    def _element(self, node: Node, operand: Callable[[Value], Expr], inverse: Mapping[Value, Expr]) -> Expr:
+        """An element of an elementwise member."""
+        expression = self.state.combine(node, operand)
+        if self._is_below_peak(node) and isinstance(expression, Unary) and expression.op == "exp":
+            return Unary("exp_nonpositive", expression.x)
+        if node.operator == "divide" and isinstance(expression, Binary) and node.inputs[1] in inverse:
+            return Binary("mul", expression.a, inverse[node.inputs[1]])
+        return expression
+
+    def _is_below_peak(self, node: Node) -> bool:
+        """Is it exp(x - max(x)), so that its argument is no larger than zero?"""
+        if node.operator != "exp":
+            return False
+        difference = self.maker.get(node.inputs[0])
+        if difference is None or difference.operator != "subtract":
+            return False
+        peak = self.maker.get(difference.inputs[1])
+        return peak is not None and peak.operator == "max" and peak.inputs[0] is difference.inputs[0]
+
+    def _divisors(self, number: int) -> list[Value]:
+        """Row values that a pass may multiply by the reciprocal of.
+
+        Those are sums: 1 / sum, rounded, is the reciprocal of a number that is half a unit in the last place from the
+        sum, which is within what its terms may be off in another order; the quotient by that number is then rounded
+        once. A composite may say the same of its own divisor (`RECIPROCAL`).
+        """
+        members = [n for n in self.group.nodes if n.outputs[0] in self.group.full and self.pass_of(n) == number]
+        if len(members) > _SHORT_PASS:
+            return []  # it would stand there twice
+        found: dict[Value, None] = {}
+        for node in members:
+            if node.operator != "divide" or node.inputs[1] not in self.row_values:
+                continue
+            output, divisor = node.outputs[0].type, node.inputs[1]
+            same = output.dtype is self.row_values[divisor].dtype  # type: ignore[attr-defined]
+            maker = self.maker.get(divisor)
+            total = maker is not None and is_row_reduction(maker) and maker.operator == "sum"
+            if same and output.dtype.name in ("float32", "float64"):  # type: ignore[attr-defined]
+                if total or node.attributes.get(RECIPROCAL):
+                    found.setdefault(divisor)
+        return list(found)
 
     def _has_place(self, value: Value) -> bool:
         return value in self.scratch or value in self.writes

@@ -55,6 +55,7 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "invert": np.invert,
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "rsqrt": lambda x: 1 / np.sqrt(x),
+    "exp_nonpositive": np.exp,
     "erf": lambda x: np.asarray(_erf(x)).astype(x.dtype)[()],
     "erfc": lambda x: np.asarray(_erfc(x)).astype(x.dtype)[()],
 }

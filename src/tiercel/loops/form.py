@@ -46,6 +46,7 @@ UNARY: dict[str, str] = {
     "sqrt": "f",
     "rsqrt": "f",
     "exp": "f",
+    "exp_nonpositive": "f",  # exp for arguments that are not above 0 (or NaN): it saves the care for overflow
     "exp2": "f",
     "expm1": "f",
     "log": "f",

@@ -17,6 +17,7 @@ from tiercel.codegen.cpu.contract import expand_contracts
 from tiercel.codegen.cpu.estimate import PARALLEL_WORK, work_of
 from tiercel.codegen.cpu.expressions import Environment, Expressions, VectorAxis
 from tiercel.codegen.cpu.gemm import names as gemm_names
+from tiercel.codegen.cpu.lanes import identity, note, spoiled, vector_for
 from tiercel.codegen.cpu.target import Target
 from tiercel.codegen.cpu.text import REGISTER_TYPE, Value, Writer, flatten, memory_type
 from tiercel.dtypes import DType, as_dtype
@@ -53,8 +54,6 @@ from tiercel.loops.form import (
 from tiercel.loops.index import index_add, index_mul, strides_of
 
 ALIGNMENT = 64  # bytes; of every arena buffer
-
-IDENTITY: dict[str, float] = {"add": 0, "mul": 1, "and": True, "or": False}
 
 
 def written_buffers(block: Block) -> frozenset[str]:
@@ -125,19 +124,6 @@ def assigned_names(stmts: Iterable[Stmt]) -> dict[str, str]:
             for name, operation in assigned_names(inner.body).items():
                 found.setdefault(name, operation)
     return {name: operation for name, operation in found.items() if name not in declared}
-
-
-def identity(op: str, dtype: DType) -> float:
-    """The value that changes nothing when combined by `op`."""
-    if op in ("min", "max"):
-        if dtype.kind == "b":
-            return op == "min"
-        if dtype.kind == "f":
-            return float("inf") if op == "min" else float("-inf")
-        bits = 8 * dtype.itemsize
-        low, high = (0, 2**bits - 1) if dtype.kind == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-        return high if op == "min" else low
-    return IDENTITY[op]
 
 
 class Module:
@@ -290,21 +276,22 @@ class Emitter:
         value, old = expressions.emit(stmt.value), names[stmt.name]
         if axis is not None and old.lanes > 1:
             value = expressions.spread(value, old.lanes)
-            if stmt.name in self._lane_accumulators:
-                # lanes beyond the end, or switched off, contribute nothing
-                mask = axis.mask
-                neutral = expressions.constant(identity(stmt.op, value.dtype), value.dtype, old.lanes)
-                text = f"select {mask}, {value}, {neutral}"
-                value = expressions.instruction("kept", text, value.dtype, old.lanes, mask, value)
-                names[stmt.name] = self._combine(stmt.op, old, value)
+            if stmt.name in self.lane_accumulators:
+                if axis.mask is not None:  # lanes beyond the end, or switched off, contribute nothing
+                    neutral = expressions.constant(identity(stmt.op, value.dtype), value.dtype, old.lanes)
+                    text = f"select {axis.mask}, {value}, {neutral}"
+                    value = expressions.instruction("kept", text, value.dtype, old.lanes, axis.mask, value)
+                seen = names.get(spoiled(stmt.name))
+                if seen is None:
+                    names[stmt.name] = expressions.binary(stmt.op, old, value)
+                else:
+                    names[stmt.name] = expressions.extreme_of_numbers(stmt.op, value, old)
+                    names[spoiled(stmt.name)] = note(self, seen, value)
                 return
         old, value = expressions.align(old, value)
-        names[stmt.name] = self._kept(stmt.name, self._combine(stmt.op, old, value))
+        names[stmt.name] = self._kept(stmt.name, expressions.binary(stmt.op, old, value))
 
-    _lane_accumulators: frozenset[str] = frozenset()
-
-    def _combine(self, op: str, a: Value, b: Value) -> Value:
-        return self.expressions.binary(op, a, b)
+    lane_accumulators: frozenset[str] = frozenset()  # what the vector axis at hand keeps one partial result a lane of
 
     def _store(self, stmt: Store) -> None:
         expressions, axis, writer = self.expressions, self.environment.axis, self.writer
@@ -318,21 +305,22 @@ class Emitter:
         if isinstance(stride, Const) and stride.value == 0:
             raise IllFormed(f"store to {buffer.name}: all lanes of {axis.index} would write one element")
         value = expressions.spread(value, axis.lanes)
-        mask = axis.mask
+        mask = axis.mask or expressions.constant(True, BOOL, axis.lanes)
         suffix = f"v{axis.lanes}{_SUFFIX[element]}"
         if isinstance(stride, Const) and stride.value == 1:
             text = f"getelementptr {element}, ptr {pointer.text}, {axis.base}"
             at = expressions.instruction(f"{buffer.name}.at", text, INDEX, 1, pointer, axis.base)
             name = f"llvm.masked.store.{suffix}.p0"
             self.module.declare(f"declare void @{name}({value.type}, ptr, i32, <{axis.lanes} x i1>)")
+            plain = f"store {value}, ptr {at.text}, align {size}"
             masked = f"call void @{name}({value}, ptr {at.text}, i32 {size}, {mask})"
-            if axis.full is None:
-                writer.write(masked)
+            if axis.mask is None or axis.full is None:
+                writer.write(plain if axis.mask is None else masked)
                 return
             inside, tail, after = writer.label("whole"), writer.label("tail"), writer.label("stored")
             writer.branch(axis.full.text, inside, tail)
             writer.start(inside)
-            writer.write(f"store {value}, ptr {at.text}, align {size}")
+            writer.write(plain)
             writer.jump(after)
             writer.start(tail)
             writer.write(masked)
@@ -529,86 +517,8 @@ class Emitter:
         return dict.fromkeys(carried, 1 if axis is None else axis.lanes)
 
     def _vector_for(self, stmt: For) -> None:
-        writer, expressions, names = self.writer, self.expressions, self.environment.names
-        lanes = self.target.lanes_for(stmt.body)
-        extent = expressions.emit(stmt.extent)
-        accumulators = {n: op for n, op in assigned_names(stmt.body.body).items() if n in names}
-        for name, op in accumulators.items():
-            if op == "assign":
-                raise IllFormed(f"{name} is assigned in the vector axis {stmt.index} and declared outside of it")
-        initial = {n: expressions.constant(identity(op, names[n].dtype), names[n].dtype, lanes) for n, op in
-                   accumulators.items()}  # fmt: skip
-        outer = {n: names[n] for n in accumulators}
-        ahead, head, done = writer.label("ahead"), writer.label(stmt.index), writer.label("done")
-        some = expressions.compare("gt", extent, expressions.constant(0, INDEX))
-        guard = expressions.enter(writer.placeholder(), branch=True)
-        origin = writer.block
-        writer.branch(some.text, ahead, done)
-        writer.start(ahead)
-        token = expressions.enter(writer.placeholder(), branch=False)
-        writer.jump(head)
-        writer.start(head)
-        place = writer.placeholder()
-        base = Value(writer.fresh(stmt.index), INDEX, 1, writer.level)
-        phis = {n: Value(writer.fresh(n), v.dtype, lanes, writer.level) for n, v in initial.items()}
-        mask, full = self._lane_mask(base, extent, lanes)
-        names.update(phis)
-        saved = self._lane_accumulators
-        self._lane_accumulators = frozenset(accumulators)
-        self.environment.axis = VectorAxis(stmt.index, lanes, base, mask, full)
-        self.block(stmt.body)
-        self.environment.axis = None
-        self._lane_accumulators = saved
-        following = expressions.instruction("next", f"add {base}, {lanes}", INDEX, 1, base)
-        again = expressions.compare("lt", following, extent)
-        latch = writer.block
-        last = {n: names[n] for n in accumulators}
-        writer.branch(again.text, head, done)
-        place.append(f"  {base.text} = phi i64 [ 0, %{ahead} ], [ {following.text}, %{latch} ]")
-        for name, phi in phis.items():
-            place.append(
-                f"  {phi.text} = phi {phi.type} [ {initial[name].text}, %{ahead} ], [ {last[name].text}, %{latch} ]"
-            )
-        expressions.leave(token)
-        expressions.leave(guard)
-        writer.start(done)
-        totals = {}
-        for name in accumulators:
-            total = Value(writer.fresh(f"{name}.lanes"), initial[name].dtype, lanes, writer.level)
-            edges = f"[ {initial[name].text}, %{origin} ], [ {last[name].text}, %{latch} ]"
-            writer.write(f"{total.text} = phi {total.type} {edges}")
-            totals[name] = total
-        for name, op in accumulators.items():
-            names[name] = self._combine(op, outer[name], self._across(op, totals[name]))
-
-    def _lane_mask(self, base: Value, extent: Value, lanes: int) -> tuple[Value, Value | None]:
-        expressions = self.expressions
-        left = expressions.instruction("left", f"sub {extent}, {base.text}", INDEX, 1, extent, base)
-        full = expressions.compare("ge", left, expressions.constant(lanes, INDEX))
-        few = expressions.instruction("few", f"select {full}, i64 {lanes}, {left}", INDEX, 1, full, left)
-        int32 = as_dtype("int32")
-        count = expressions.instruction("count", f"trunc {few} to i32", int32, 1, few)
-        spread = expressions.spread(count, lanes)
-        ramp = "<" + ", ".join(f"i32 {i}" for i in range(lanes)) + ">"
-        mask = expressions.instruction("mask", f"icmp slt <{lanes} x i32> {ramp}, {spread.text}", BOOL, lanes, spread)
-        return mask, None if self.target.masked_memory else full
-
-    def _across(self, op: str, total: Value) -> Value:
-        """Combine the lanes: halves added to halves, a fixed order for every size."""
-        expressions, lanes = self.expressions, total.lanes
-        while lanes > 1:
-            half = lanes // 2
-            low = ", ".join(f"i32 {i}" for i in range(half))
-            high = ", ".join(f"i32 {i}" for i in range(half, lanes))
-            parts = []
-            for text in (low, high):
-                shuffle = f"shufflevector {total}, {total.type} poison, <{half} x i32> <{text}>"
-                if half == 1:
-                    shuffle = f"extractelement {total}, {text}"
-                parts.append(expressions.instruction("half", shuffle, total.dtype, half, total))
-            total = self._combine(op, parts[0], parts[1])
-            lanes = half
-        return total
+        accumulators = {n: op for n, op in assigned_names(stmt.body.body).items() if n in self.environment.names}
+        vector_for(self, stmt, accumulators)
 
     def _while(self, stmt: While) -> None:
         writer, expressions, names = self.writer, self.expressions, self.environment.names
@@ -691,8 +601,10 @@ class Emitter:
         for chosen, block in ((condition, stmt.then), (expressions.unary("not", condition), stmt.orelse)):
             if not block.body:
                 continue
-            text = f"and {axis.mask}, {chosen.text}"
-            active = expressions.instruction("active", text, BOOL, axis.lanes, axis.mask, chosen)
+            active = chosen
+            if axis.mask is not None:
+                text = f"and {axis.mask}, {chosen.text}"
+                active = expressions.instruction("active", text, BOOL, axis.lanes, axis.mask, chosen)
             self._lane_condition = active
             self.environment.axis = VectorAxis(axis.index, axis.lanes, axis.base, active)
             self.block(block)

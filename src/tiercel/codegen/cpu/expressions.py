@@ -11,7 +11,7 @@ In: a node, and an environment that says which SSA value each name has. Out: a `
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tiercel.codegen.cpu.mathematics import MATHEMATICS
@@ -43,12 +43,15 @@ HALVES = ("float16", "bfloat16")
 
 @dataclass(slots=True)
 class VectorAxis:
-    """The vector loop being emitted: lane l of the group works on index `base + l`, if its bit of `mask` is set."""
+    """The vector loop being emitted: lane l of the group works on index `base + l`, if its bit of `mask` is set.
+
+    A mask of None means all of them.
+    """
 
     index: str
     lanes: int
     base: Value
-    mask: Value
+    mask: Value | None
     full: Value | None = None  # i1: the whole group is inside; None where masked memory is as fast as plain
 
 
@@ -373,10 +376,57 @@ class Expressions:
             return self._integer_division(op, a, b)
         raise IllFormed(f"{op} of {dtype.name}")
 
+    def part(self, x: Value, first: int, lanes: int) -> Value:
+        """Lanes `first` to `first + lanes` of a vector."""
+        if x.lanes == lanes:
+            return x
+        if lanes == 1:
+            return self.instruction("lane", f"extractelement {x}, i32 {first}", x.dtype, 1, x)
+        places = ", ".join(f"i32 {first + i}" for i in range(lanes))
+        text = f"shufflevector {x}, {x.type} poison, <{lanes} x i32> <{places}>"
+        return self.instruction("part", text, x.dtype, lanes, x)
+
+    def joined(self, parts: Sequence[Value]) -> Value:
+        """The lanes of all parts, a power of two of them, one after the other."""
+        while len(parts) > 1:
+            lanes = 2 * parts[0].lanes
+            places = ", ".join(f"i32 {i}" for i in range(lanes))
+            parts = [
+                self.instruction("joined", f"shufflevector {a}, {b}, <{lanes} x i32> <{places}>", a.dtype, lanes, a, b)
+                for a, b in zip(parts[::2], parts[1::2], strict=True)
+            ]
+        return parts[0]
+
+    def extreme_of_numbers(self, op: str, a: Value, b: Value) -> Value:
+        """The smaller or larger of two floats, b where one of them is NaN; raises no flag for a quiet NaN.
+
+        One instruction on whole vectors of AVX-512, which can be told to raise nothing.
+        """
+        width = 8 * a.dtype.itemsize
+        if not self.avx512 or a.dtype.itemsize < 4 or a.lanes * width % 512:
+            first = self.compare("lt" if op == "min" else "gt", a, b)
+            return self.instruction(op, f"select {first}, {a}, {b}", a.dtype, a.lanes, first, a, b)
+        lanes, element = 512 // width, "float" if width == 32 else "double"
+        name = f"llvm.x86.avx512.{op}.{'ps' if width == 32 else 'pd'}.512"
+        part = f"<{lanes} x {element}>"
+        self.declare(f"declare {part} @{name}({part}, {part}, i32)")
+        parts = []
+        for start in range(0, a.lanes, lanes):
+            x, y = self.part(a, start, lanes), self.part(b, start, lanes)
+            parts.append(self.instruction(op, f"call {part} @{name}({x}, {y}, i32 8)", a.dtype, lanes, x, y))
+        return self.joined(parts)
+
     def _extreme(self, op: str, a: Value, b: Value) -> Value:
         dtype = a.dtype
         if dtype.kind == "b":
             return self.instruction(op, f"{'and' if op == 'min' else 'or'} {a}, {b.text}", dtype, a.lanes, a, b)
+        if dtype.kind == "f" and self.avx512 and a.lanes * 8 * dtype.itemsize % 512 == 0:
+            # the instruction gives its second operand where one is NaN
+            number = self.extreme_of_numbers(op[-3:], a, b)
+            odd, other = (a, a) if op in ("min", "max") else (b, a)
+            nan = self.unary("isnan", odd)
+            text = f"select {nan}, {other}, {number}"
+            return self.instruction(op, text, dtype, a.lanes, nan, other, number)
         first = self.compare("lt" if op.endswith("min") else "gt", a, b)
         if dtype.kind in "iu":
             return self.instruction(op, f"select {first}, {a}, {b}", dtype, a.lanes, first, a, b)
@@ -390,7 +440,7 @@ class Expressions:
 
     def _integer_division(self, op: str, a: Value, b: Value) -> Value:
         dtype, pinned, axis = a.dtype, self.pinned, self.environment.axis
-        if axis is not None and b.lanes > 1:
+        if axis is not None and axis.mask is not None and b.lanes > 1:
             # lanes that are switched off hold anything: they must not divide by zero
             one = self.constant(1, dtype, b.lanes)
             b = self.instruction("divisor", f"select {axis.mask}, {b}, {one}", dtype, b.lanes, axis.mask, b)
@@ -578,6 +628,8 @@ class Expressions:
         pointer, stride, flat = self.address(buffer, node.index)
         here = self.writer.level if (buffer.root or buffer.name) in self.written else self.pinned
         element, size = memory_type(buffer.dtype), buffer.dtype.itemsize
+        if axis is not None and axis.mask is None and isinstance(stride, Const) and stride.value == 1:
+            return self._from_memory(self._load_whole(buffer, axis, pointer), buffer.dtype)
         if axis is None or (isinstance(stride, Const) and stride.value == 0):
             text = f"load {element}, ptr {pointer.text}, align {size}"
             return self._from_memory(self._raw(buffer, text, 1, pointer, level=here), buffer.dtype)
@@ -595,7 +647,17 @@ class Expressions:
             raw = self._load_by_stride(buffer, axis, pointer, stride, neutral)
         return self._from_memory(raw, buffer.dtype)
 
+    def _load_whole(self, buffer: Buffer, axis: VectorAxis, pointer: Value) -> Value:
+        """A vector whose lanes are all inside."""
+        element, size = memory_type(buffer.dtype), buffer.dtype.itemsize
+        text = f"getelementptr {element}, ptr {pointer.text}, {axis.base}"
+        at = self.instruction(f"{buffer.name}.at", text, INDEX, 1, pointer, axis.base)
+        plain = f"load <{axis.lanes} x {element}>, ptr {at.text}, align {size}"
+        return self._raw(buffer, plain, axis.lanes, at, level=self.writer.level)
+
     def _load_contiguous(self, buffer: Buffer, axis: VectorAxis, pointer: Value, neutral: Value) -> Value:
+        if axis.mask is None:
+            return self._load_whole(buffer, axis, pointer)
         element, size = memory_type(buffer.dtype), buffer.dtype.itemsize
         vector, suffix = f"<{axis.lanes} x {element}>", f"v{axis.lanes}{_SUFFIX[element]}"
         text = f"getelementptr {element}, ptr {pointer.text}, {axis.base}"
@@ -613,7 +675,8 @@ class Expressions:
         vector, suffix = f"<{axis.lanes} x {element}>", f"v{axis.lanes}{_SUFFIX[element]}"
         name, kind = f"llvm.masked.gather.{suffix}.v{axis.lanes}p0", f"<{axis.lanes} x ptr>"
         self.declare(f"declare {vector} @{name}({kind}, i32, <{axis.lanes} x i1>, {vector})")
-        given = f"{kind} {pointers.text}, i32 {size}, {axis.mask}, {vector} {neutral.text}"
+        mask = axis.mask or self.constant(True, BOOL, axis.lanes)
+        given = f"{kind} {pointers.text}, i32 {size}, {mask}, {vector} {neutral.text}"
         text = f"call {vector} @{name}({given})"
         return self._raw(buffer, text, axis.lanes, pointers, neutral, level=self.writer.level)
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tiercel.codegen.cpu.estimate import is_long, node_weight
-from tiercel.loops.form import Block, Expr, Load, Stmt, Store, blocks, expressions, walk
+from tiercel.loops.form import Block, Expr, Load, Reduce, Stmt, Store, blocks, expressions, walk
+
+SHORT_BODY = 24
+"""Work, in arithmetic nodes, up to which a body is short: writing it twice costs less than a millisecond."""
 
 
 def _weight(block: Block) -> tuple[int, int, bool]:
@@ -64,12 +67,17 @@ class Target:
 
     def lanes_for(self, body: Block) -> int:
         """How many elements one iteration of a vector axis handles: four vectors breadth-first (measured: 2.15 against
-        3.2 to 3.4 ns an element for one), two for bodies that only move data or are very long (a power takes the same
-        time with two and half the compile time).
+        3.2 to 3.4 ns an element for one; a reduction has to wait for its last addition otherwise), two for bodies that
+        only move data or are very long (a power takes the same time with two and half the compile time).
         """
         work, width, long = _weight(body)
-        vectors = 4 if 8 <= work <= 120 and not long else 2
+        folds = any(isinstance(stmt, Reduce) for stmt in body.body)
+        vectors = 4 if (8 <= work <= 120 or (folds and work < 8)) and not long else 2
         return max(2, min(64, vectors * self.vector_bytes // min(max(width, 4), 8)))
+
+    def repeats(self, body: Block) -> bool:
+        """Whether a vector axis has its body twice: for whole groups of lanes, and masked for the rest."""
+        return _weight(body)[0] <= SHORT_BODY
 
     @classmethod
     def host(cls) -> Target:

@@ -31,6 +31,7 @@ Function: TypeAlias = "Callable[..., Value]"
 
 MATHEMATICS: Final[dict[str, Function]] = {
     "exp": exponential.exp,
+    "exp_nonpositive": exponential.exp_nonpositive,
     "exp2": exponential.exp2,
     "expm1": exponential.expm1,
     "sigmoid": exponential.sigmoid,
@@ -64,6 +65,7 @@ MATHEMATICS: Final[dict[str, Function]] = {
 
 BOUNDS: Final[dict[str, tuple[float, float]]] = {
     "exp": (1.1, 1.1),
+    "exp_nonpositive": (1.1, 1.1),
     "exp2": (1, 1),
     "expm1": (1.5, 1.5),
     "log": (1.1, 1.1),

@@ -239,28 +239,12 @@ class Calculator:
         name = f"llvm.x86.avx512.mask.scalef.{'ps' if self.single else 'pd'}.512"
         part = f"<{lanes} x {element}>"
         self.expressions.declare(f"declare {part} @{name}({part}, {part}, {part}, i{lanes}, i32)")
-        pieces = []
+        parts = []
         for first in range(0, self.lanes, lanes):
-            a, b = (self._piece(v, first, lanes) for v in (x, n))
+            a, b = (self.expressions.part(v, first, lanes) for v in (x, n))
             text = f"call {part} @{name}({a}, {b}, {part} zeroinitializer, i{lanes} -1, i32 4)"
-            pieces.append(self.expressions.instruction("scaled", text, self.dtype, lanes, a, b))
-        while len(pieces) > 1:
-            pairs = zip(pieces[::2], pieces[1::2], strict=True)
-            pieces = [self._joined(a, b) for a, b in pairs]
-        return pieces[0]
-
-    def _piece(self, x: Value, first: int, lanes: int) -> Value:
-        if x.lanes == lanes:
-            return x
-        places = ", ".join(f"i32 {first + i}" for i in range(lanes))
-        text = f"shufflevector {x}, {x.type} poison, <{lanes} x i32> <{places}>"
-        return self.expressions.instruction("piece", text, x.dtype, lanes, x)
-
-    def _joined(self, a: Value, b: Value) -> Value:
-        lanes = 2 * a.lanes
-        places = ", ".join(f"i32 {i}" for i in range(lanes))
-        text = f"shufflevector {a}, {b}, <{lanes} x i32> <{places}>"
-        return self.expressions.instruction("joined", text, a.dtype, lanes, a, b)
+            parts.append(self.expressions.instruction("scaled", text, self.dtype, lanes, a, b))
+        return self.expressions.joined(parts)
 
     def wide(self, x: Value) -> Value:
         """As float64."""

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 LN2_32 = (0.693359375, -2.12194440054690583e-4)
 LN2_64 = (6.93147180369123816490e-01, 1.90821492927058770002e-10)
 
-# exp(r) = 1 + r + r**2 * p(r) on [-ln2/2, ln2/2]. float32: Cephes expf. float64: relative error 2**-58.
-_EXP32 = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
+# exp(r) = 1 + r + r**2 * p(r) on [-ln2/2, ln2/2], relative errors 2**-28.2 and 2**-58
+_EXP32 = (0.0013935812748968601, 0.008368969894945621, 0.04166645556688309, 0.166665181517601, 0.5)
 _EXP64 = (
     2.511339231260934e-08, 2.763161400017318e-07, 2.755723084132714e-06, 2.480148896367523e-05, 0.00019841269900472004,
     0.0013888888948022954, 0.008333333333315434, 0.041666666666511205, 0.16666666666666685, 0.5000000000000013,
@@ -75,10 +75,17 @@ def exp(expressions: Expressions, x: Value) -> Value:
 
 def exp_of_negative(c: Calculator, x: Value) -> Value:
     """e**x for x <= 0: one factor less than `exp`, and no overflow."""
-    y, n, bits = _exp_parts(c, c.clamp(x, c.of(-104.0, -746.0)), c.bias + 64)
+    low = c.number(c.of(-104.0, -746.0))
+    # where x is NaN the result is x
+    y, n, bits = _exp_parts(c, c.expressions.extreme_of_numbers("max", low, x), c.bias + 64)
     if c.has_scale_instruction:
         return c.scale_by(y, n)
     return c.mul(c.mul(y, c.power_of_two(bits)), 2.0**-64)
+
+
+def exp_nonpositive(expressions: Expressions, x: Value) -> Value:
+    """e**x for x <= 0. At most 1.1 ULP; denormal results rounded once."""
+    return exp_of_negative(Calculator(expressions, x), x)
 
 
 def exp2(expressions: Expressions, x: Value) -> Value:

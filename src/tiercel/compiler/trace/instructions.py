@@ -22,14 +22,14 @@ from tiercel.compiler.abstract import (
     is_array,
 )
 from tiercel.compiler.graph import Value
-from tiercel.compiler.trace.loops import Loops
 from tiercel.compiler.trace.objects import Cell, operator_of
+from tiercel.compiler.trace.peel import Peeling
 from tiercel.operators import Operator, get
 from tiercel.operators.types import ArrayType, NpScalarType
 from tiercel.shapes import product
 
 
-class Instructions(Loops):
+class Instructions(Peeling):
     """Adds the instructions."""
 
     def _load_const(self, ins: Instruction) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from tiercel.bytecode.instructions import Instruction
 from tiercel.compiler.abstract import Abstract, Iterable, ListState, Unknown, Untraceable
@@ -25,6 +25,9 @@ from tiercel.shapes import DimLike, Symbol, symbols_of
 
 MAX_WALKS = 8
 """Walks of a loop body until what it carries has settled; types widen once, who shares memory takes a few."""
+
+
+OTHER_KIND: Final = "a variable that is of another kind in each pass of a loop"
 
 
 class Loops(Branches):
@@ -138,7 +141,7 @@ class Loops(Branches):
         for register in sorted(inside, key=lambda r: (r in leaders, r)):
             type_ = inside[register]
             if type_ is None:
-                state.registers[register] = Unknown("a variable that is of another kind in each pass of a loop")
+                state.registers[register] = Unknown(OTHER_KIND)
             elif register in leaders:
                 values[register] = state.registers[register] = values[leaders[register]]
             else:
@@ -253,7 +256,7 @@ class Loops(Branches):
             initial, following = before.registers[register], after.registers[register]
             assert isinstance(initial, Value)
             if not isinstance(following, Value):
-                raise Untraceable("a variable that is of another kind in each pass of a loop")
+                raise Untraceable(OTHER_KIND)
             result = self.trace.value(type_, values[register].name)
             carries.append(Carried(initial, values[register], following, result))
             known[values[register]] = results[register] = result

@@ -175,6 +175,25 @@ def test_parallel_product(threads, target):
     np.testing.assert_allclose(y, np.tanh(a @ w.T + bias), atol=2e-5)
 
 
+@pytest.mark.parametrize("activation", [None, "tanh"])
+def test_bits_do_not_depend_on_threads_or_rows(activation, target):
+    """However a product is cut, every row has the bits it has alone, and each element is written once."""
+    function = dense(as_dtype("float32"), transposed=True, activation=activation)
+    code = build(function, target)
+    rng = np.random.default_rng(0)
+    for n, k in ((1, 700), (47, 33), (130, 1024), (1030, 64)):
+        w, bias = (rng.standard_normal(s, dtype=np.float32) for s in ((n, k), n))
+        a = rng.standard_normal((137, k), dtype=np.float32)
+        whole = None
+        for m, threads in ((137, 1), (137, 2), (137, 5), (65, 3), (9, 2), (8, 4), (1, 2), (0, 2)):
+            pool = Pool(threads)
+            y = np.full((m, n), np.nan, np.float32)
+            call(code, function, {"a": a[:m], "w": w, "bias": bias, "y": y}, {"M": m, "N": n, "K": k},
+                 pool=pool.word.ctypes.data, threads=threads)  # fmt: skip
+            whole = y if whole is None else whole
+            np.testing.assert_array_equal(y, whole[:m])
+
+
 def test_the_epilogue_reads_and_writes_whole_vectors():
     """Its loads and stores are contiguous along the columns; gathered they take ten times as long."""
     text = emit(dense(as_dtype("float32"), activation="tanh"), Target.host())

@@ -9,6 +9,7 @@ from __future__ import annotations
 from tiercel.dtypes import DType
 from tiercel.loops.form import (
     INDEX,
+    THREAD_COUNT,
     Allocate,
     Assign,
     Block,
@@ -57,6 +58,7 @@ def check(function: Function) -> Function:
         IllFormed: with the statement or expression at fault.
     """
     scope = _Scope()
+    scope.bind(THREAD_COUNT.name, INDEX)
     for size in function.sizes:
         if size.dtype is not INDEX:
             raise IllFormed(f"size {size.name} is {size.dtype.name}")

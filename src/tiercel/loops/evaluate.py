@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tiercel.loops.form import (
+    THREAD_COUNT,
     Allocate,
     Assign,
     Binary,
@@ -272,6 +273,7 @@ def evaluate(
         (exit site or 0, scalar outputs by name).
     """
     names: dict[str, Any] = {name: np.int64(size) for name, size in (sizes or {}).items()}
+    names[THREAD_COUNT.name] = np.int64(1)
     for scalar in function.scalars:
         names[scalar.name] = scalar.dtype.numpy.type((scalars or {})[scalar.name])
     machine = _Machine(buffers, names)

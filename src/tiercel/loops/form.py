@@ -141,6 +141,10 @@ class Var(Expr):
     dtype: DType = INDEX
 
 
+THREAD_COUNT = Var(".threads")
+"""How many threads may run a parallel axis that begins here: at least 1, and 1 inside of another one. Always bound."""
+
+
 @dataclass(frozen=True, slots=True)
 class Buffer:
     """A strided block of memory.
@@ -324,12 +328,16 @@ class Block(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class For(Stmt):
-    """`for index in range(extent)`: the body once per value, in order unless the axis is parallel or vector."""
+    """`for index in range(extent)`: the body once per value, in order unless the axis is parallel or vector.
+
+    `work` may say how much all iterations compute, in units of the target's estimate (None: what the body looks like).
+    """
 
     index: str
     extent: Expr
     body: Block
     axis: str = "serial"
+    work: Expr | None = None
 
     def __post_init__(self) -> None:
         _require(self.axis in AXES, f"unknown axis kind {self.axis!r}")

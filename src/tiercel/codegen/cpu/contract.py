@@ -8,24 +8,30 @@ becomes
         tile = a[rows of block] @ b[columns of block]
         for i in rows: for j in columns: s = tile[i, j]; epilogue  # vector
 
-A tile of 64 x 4 panels stays in the second-level cache, so reading it back costs little beside k >= 32 multiplications
-an element, and the epilogue exists once instead of once per register tile (machine code and compile time). When the
-epilogue only stores the sum, the product is written straight to its place. An operand `b` whose rows are not
-contiguous is packed first, into the arena, once per execution.
+A tile of at most 64 rows x 1.5 KiB stays in the second-level cache, so reading it back costs little beside k >= 32
+multiplications an element, and the epilogue exists once instead of once per register tile (machine code and compile
+time). When the epilogue only stores the sum, the product is written straight to its place. An operand `b` whose rows
+are not contiguous is packed first, into the arena, once per execution.
+
+Blocks are whole panels of columns, as many of them as give every thread `BLOCKS_PER_THREAD` blocks of about the same
+width; where the columns are too few for that, the rows are split too. How a matrix is cut changes no sum.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from tiercel.codegen.cpu.gemm import panel_columns
+from tiercel.codegen.cpu.estimate import PARALLEL_WORK
+from tiercel.codegen.cpu.gemm import panel_columns, tile_shape
 from tiercel.codegen.cpu.target import Target
 from tiercel.loops.form import (
     INDEX,
+    THREAD_COUNT,
     Allocate,
     Binary,
     Block,
     Buffer,
+    Compare,
     Const,
     Contract,
     Expr,
@@ -37,6 +43,7 @@ from tiercel.loops.form import (
     Load,
     Multiply,
     Pack,
+    Select,
     Stmt,
     Store,
     Var,
@@ -46,19 +53,38 @@ from tiercel.loops.index import index_add, index_mul, strides_of
 from tiercel.loops.substitute import substitute
 
 ROW_BLOCK = 64
-"""Rows of a tile."""
-PANELS_PER_BLOCK = 4
-"""Panels of columns of a tile: 192 float32 columns with 64-byte vectors."""
+"""Most rows of a tile."""
+BLOCK_BYTES = 1536
+"""Most bytes of a row of a tile: 384 float32 columns, 8 panels with 64-byte vectors."""
+BLOCKS_PER_THREAD = 4
+"""What comes late, or is disturbed, leaves the last blocks to the others."""
+FEW_ROWS = 6
+"""With fewer rows than this a product takes as long as with so many: b has to be read."""
 
 
 def _whole(value: int) -> Const:
     return Const(value, INDEX)
 
 
-def _ceil_div(a: Expr, b: int) -> Expr:
-    if isinstance(a, Const):
-        return _whole(-(-int(a.value.real) // b))
-    return Binary("floordiv", index_add(a, _whole(b - 1)), _whole(b))
+def _ceil_div(a: Expr, b: Expr) -> Expr:
+    """Rounded up; b is positive."""
+    if isinstance(b, Const):
+        divisor = int(b.value.real)
+        if isinstance(a, Const):
+            return _whole(-(-int(a.value.real) // divisor))
+        return Binary("floordiv", index_add(a, _whole(divisor - 1)), b)
+    return Binary("floordiv", Binary("sub", index_add(a, b), _whole(1)), b)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """How a product is cut into blocks: statements that say it, and the names they bind."""
+
+    lets: tuple[Stmt, ...]
+    work: Expr
+    panels: Expr
+    across: Expr
+    rows: Expr
 
 
 def expand_contracts(function: Function, target: Target) -> Function:
@@ -108,16 +134,14 @@ class _Expander:
         one = _whole(1)
         panel = panel_columns(b.dtype, self.target)
         if not packed and strides_of(b)[1] != one:
-            padded = index_mul(_ceil_div(stmt.n, panel), _whole(panel))
+            padded = index_mul(_ceil_div(stmt.n, _whole(panel)), _whole(panel))
             panels = Buffer(f"{name}.panels", b.dtype, (index_mul(padded, stmt.k),), space="arena")
             before = [Allocate(panels), Pack(b, panels, stmt.n, stmt.k)]
             b, packed = panels, True
         direct = self._direct_target(stmt)
-        columns = _whole(panel * PANELS_PER_BLOCK)
-        rows = _whole(ROW_BLOCK)
+        cut = self._cut(stmt, name, panel)
         blocks = Var(f"{name}.block")
-        across = Var(f"{name}.across")
-        row0, column0 = Var(f"{name}.row0"), Var(f"{name}.column0")
+        row0, first, column0 = Var(f"{name}.row0"), Var(f"{name}.first"), Var(f"{name}.column0")
         m, n = Var(f"{name}.m"), Var(f"{name}.n")
         a_strides = strides_of(stmt.a)
         a = Buffer(
@@ -134,10 +158,13 @@ class _Expander:
             f"{name}.b", b.dtype, (stmt.k, n), b_strides, b.space, b.root or b.name, self._offset(b, b_offset)
         )
         inside: list[Stmt] = [
-            Let(row0.name, index_mul(Binary("floordiv", blocks, across), rows)),
-            Let(column0.name, index_mul(Binary("mod", blocks, across), columns)),
-            Let(m.name, Binary("min", rows, Binary("sub", stmt.m, row0))),
-            Let(n.name, Binary("min", columns, Binary("sub", stmt.n, column0))),
+            Let(row0.name, index_mul(Binary("floordiv", blocks, cut.across), cut.rows)),
+            Let(first.name, Binary("mod", blocks, cut.across)),
+            Let(column0.name, self._boundary(cut, first, panel)),
+            Let(m.name, Binary("min", cut.rows, Binary("sub", stmt.m, row0))),
+            Let(
+                n.name, Binary("sub", Binary("min", self._boundary(cut, index_add(first, one), panel), stmt.n), column0)
+            ),
             Allocate(replace(a, space="arena")),
             Allocate(replace(b_view, space="arena")),
         ]
@@ -151,7 +178,8 @@ class _Expander:
             )  # fmt: skip
             inside += [Allocate(c), Multiply(a, b_view, c, m, n, stmt.k, packed)]
         else:
-            c = Buffer(f"{name}.tile", stmt.a.dtype, (rows, columns), space="arena")
+            shape = (_whole(ROW_BLOCK), _whole(self._most_panels(panel, b.dtype.itemsize) * panel))
+            c = Buffer(f"{name}.tile", stmt.a.dtype, shape, space="arena")
             r, j = Var(f"{name}.r"), Var(f"{name}.j")
             # in the place of the names, so that loads and stores are seen to be contiguous
             where = {stmt.row: index_add(row0, r), stmt.column: index_add(column0, j)}
@@ -165,12 +193,51 @@ class _Expander:
                 Multiply(a, b_view, c, m, n, stmt.k, packed),
                 For(r.name, m, Block((columns_loop,))),
             ]
-        column_blocks = _ceil_div(stmt.n, panel * PANELS_PER_BLOCK)
-        total = index_mul(_ceil_div(stmt.m, ROW_BLOCK), column_blocks)
-        # with no columns there is no block either; across only has to be a divisor that is not zero
-        bounded = Binary("max", column_blocks, one)
-        loop = For(blocks.name, total, Block(tuple(inside)), "parallel")
-        return Block((*before, Let(across.name, bounded), loop))
+        total = index_mul(_ceil_div(stmt.m, cut.rows), cut.across)
+        loop = For(blocks.name, total, Block(tuple(inside)), "parallel", cut.work)
+        return Block((*before, *cut.lets, loop))
+
+    @staticmethod
+    def _most_panels(panel: int, itemsize: int) -> int:
+        return max(1, BLOCK_BYTES // (panel * itemsize))
+
+    def _cut(self, stmt: Contract, name: str, panel: int) -> _Cut:
+        """How many blocks there are in each direction, as statements."""
+        work, wanted, panels, across, down, rows = (
+            Var(f"{name}.{x}") for x in ("work", "wanted", "panels", "across", "down", "rows")
+        )
+        one, tile = _whole(1), tile_shape(self.target)[0]
+        half = (tile + 1) // 2
+        volume = index_mul(index_mul(Binary("max", stmt.m, _whole(FEW_ROWS)), stmt.n), stmt.k)
+        threads = Binary("max", THREAD_COUNT, one)
+        large = Compare("ge", work, _whole(PARALLEL_WORK))
+        least = _ceil_div(panels, _whole(self._most_panels(panel, stmt.b.dtype.itemsize)))
+        few = _ceil_div(stmt.m, down)
+        lets = (
+            Let(work.name, volume),
+            Let(wanted.name, Select(large, index_mul(threads, _whole(BLOCKS_PER_THREAD)), one)),
+            Let(panels.name, _ceil_div(stmt.n, _whole(panel))),
+            # with no columns there is one block without any
+            Let(across.name, Binary("max", Binary("min", panels, Binary("max", wanted, least)), one)),
+            Let(
+                down.name,
+                Binary("max", _ceil_div(wanted, across), Binary("max", _ceil_div(stmt.m, _whole(ROW_BLOCK)), one)),
+            ),
+            Let(
+                rows.name,
+                Select(
+                    Compare("le", few, _whole(half)),
+                    _whole(half),
+                    index_mul(_ceil_div(few, _whole(tile)), _whole(tile)),
+                ),
+            ),
+        )
+        return _Cut(lets, work, panels, across, rows)
+
+    @staticmethod
+    def _boundary(cut: _Cut, block: Expr, panel: int) -> Expr:
+        """The column at which a block of columns begins."""
+        return index_mul(Binary("floordiv", index_mul(block, cut.panels), cut.across), _whole(panel))
 
     @staticmethod
     def _offset(buffer: Buffer, extra: Expr) -> Expr:

@@ -24,6 +24,7 @@ from tiercel.dtypes import DType, as_dtype
 from tiercel.loops.form import (
     BOOL,
     INDEX,
+    THREAD_COUNT,
     Allocate,
     Assign,
     Binary,
@@ -209,7 +210,7 @@ class Emitter:
                 pointers[buffer.name] = Value(self._word(self.words[buffer.name], "ptr", buffer.name, 8), INDEX)
         pointers["."] = Value(self._word(ARENA, "ptr", "arena", 8), INDEX)
         pointers[".pool"] = Value(self._word(POOL, "ptr", "pool", 8), INDEX)
-        names[".threads"] = Value(self._word(THREADS, "i64", "threads", 8), INDEX)
+        names[THREAD_COUNT.name] = Value(self._word(THREADS, "i64", "threads", 8), INDEX)
 
     # -- statements -------------------------------------------------------------------------------------------
 
@@ -448,13 +449,14 @@ class Emitter:
         writer, expressions, names = self.writer, self.expressions, self.environment.names
         pointers = self.environment.pointers
         scalars, roots = used_names(stmt.body.body)
-        captured = sorted(n for n in scalars | {".threads"} if n in names and n != stmt.index)
+        captured = sorted(n for n in scalars - {THREAD_COUNT.name} if n in names and n != stmt.index)
         shared = sorted(r for r in roots if r in pointers)
         part = self.module.fresh(f"{self.function.name}.part")
         inner = Emitter(self.module, self.function, self.target, chunk=True)
         inner._bind_environment(captured, shared, names)
         begin, end = Value("%begin", INDEX), Value("%end", INDEX)
-        inner.environment.names |= {".begin": begin, ".end": end}
+        one = expressions.constant(1, INDEX)
+        inner.environment.names |= {".begin": begin, ".end": end, THREAD_COUNT.name: one}
         inner._loop(For(stmt.index, Binary("sub", Var(".end"), Var(".begin")), stmt.body), first=begin)
         inner.writer.write("ret void")
         header = f"define internal void @{part}(ptr noalias %env, i64 %begin, i64 %end, i64 %thread)"
@@ -466,7 +468,7 @@ class Emitter:
             "piece", f"getelementptr i8, ptr {pointers['.'].text}, {base}", INDEX, 1, pointers["."], base
         )
         each = expressions.emit(inner.arena)
-        several = Binary("max", Var(".threads"), Const(1, INDEX))
+        several = Binary("max", THREAD_COUNT, Const(1, INDEX))
         self.arena = index_add(self.arena, index_mul(inner.arena, several))
         count = 2 + len(captured) + len(shared)
         env = writer.fresh("env")
@@ -480,7 +482,7 @@ class Emitter:
             at = writer.fresh("env.word")
             writer.write(f"{at} = getelementptr i64, ptr {env}, i64 {i}")
             writer.write(f"store {value_text}, ptr {at}, align {align}")
-        work = expressions.emit(index_mul(stmt.extent, work_of(stmt.body, set(names))))
+        work = expressions.emit(work_of(stmt, set(names)))
         large = expressions.compare("ge", work, expressions.constant(PARALLEL_WORK, INDEX))
         pool = pointers[".pool"]
         there = expressions.instruction("pool.there", f"icmp ne ptr {pool.text}, null", BOOL, 1, pool)

@@ -59,6 +59,8 @@ def work_of(stmt: Stmt, known: set[str]) -> Expr:
             for inner in stmt.body:
                 total = index_add(total, work_of(inner, known))
             return total
+        case For() if stmt.work is not None and _is_known(stmt.work, known):
+            return stmt.work
         case For():
             return index_mul(_extent(stmt.extent, known), work_of(stmt.body, known))
         case While():
@@ -75,5 +77,8 @@ def work_of(stmt: Stmt, known: set[str]) -> Expr:
 
 
 def _extent(node: Expr, known: set[str]) -> Expr:
-    bound = all(not isinstance(p, Var) or p.name in known for p in walk(node))
-    return node if bound else Const(_UNKNOWN_EXTENT, INDEX)
+    return node if _is_known(node, known) else Const(_UNKNOWN_EXTENT, INDEX)
+
+
+def _is_known(node: Expr, known: set[str]) -> bool:
+    return all(not isinstance(p, Var) or p.name in known for p in walk(node))

@@ -59,6 +59,7 @@ from tiercel.loops.form import (
     Select,
     Stmt,
     Store,
+    Turn,
     Unary,
     Var,
     While,
@@ -336,23 +337,21 @@ class _Attend:
             "q_rows", self.q, self.at(self.q, self.q_over, spot), (rows, size), (self.q_over[-1], self.q.strides[-1])
         )
 
-        def turn(d: Expr, emit: Callable[[Stmt], None]) -> None:
-            r = state.fresh("r")
-            emit(For(r, Var(many), Block((Store(turned, (d, Var(r)), Load(q, (Var(r), d))),)), "vector"))
+        if self.q.strides[-1] == 1:
+            state.emit(Turn(q, turned, dim_expression(rows), dim_expression(size)))
+        else:
 
-        self.loop("d", size, "serial", turn)
+            def turn(d: Expr, emit: Callable[[Stmt], None]) -> None:
+                r = state.fresh("r")
+                emit(For(r, Var(many), Block((Store(turned, (d, Var(r)), Load(q, (Var(r), d))),)), "vector"))
+
+            self.loop("d", size, "serial", turn)
 
         def start(r: Expr, emit: Callable[[Stmt], None]) -> None:
             emit(Store(peak, (r,), Const(float("-inf"), dtype)))
             emit(Store(total, (r,), zero))
 
         self.loop("r", rows, "vector", start)
-
-        def clear(n: Expr, emit: Callable[[Stmt], None]) -> None:
-            r = state.fresh("r")
-            emit(For(r, Var(many), Block((Store(mixed, (n, Var(r)), zero),)), "vector"))
-
-        self.loop("n", out_size, "serial", clear)
 
         def tile(key0: Symbol, keys: Symbol) -> None:
             k = self.declared(
@@ -414,33 +413,40 @@ class _Attend:
                 emit(Store(total, (r,), Binary("add", before, Var(part, dtype))))
 
             self.loop("r", rows, "vector", passes)
-            if item.has_maximum:
-
-                def rescale(n: Expr, emit: Callable[[Stmt], None]) -> None:
-                    r = state.fresh("r")
-                    at = (n, Var(r))
-                    kept = Binary("mul", Load(mixed, at), Load(keep, (Var(r),)))
-                    emit(For(r, Var(many), Block((Store(mixed, at, kept),)), "vector"))
-
-                self.loop("n", out_size, "serial", rescale)
-            state.emit(Multiply(v, powers, mixed, dim_expression(out_size), n, m, accumulate=True))
+            with state.collecting() as more:
+                if item.has_maximum:
+                    self.scaled(mixed, rows, lambda old, r: Binary("mul", old, Load(keep, (r,))))
+                state.emit(Multiply(v, powers, mixed, dim_expression(out_size), n, m, accumulate=True))
+            only = Block((Multiply(v, powers, mixed, dim_expression(out_size), n, m),))
+            state.emit(If(Compare("gt", dim_expression(key0), Const(0, INDEX)), Block(tuple(more)), only))
 
         self.tiles(KEYS, tile)
-        outs = [
-            self.declared(
+        self.scaled(mixed, rows, lambda old, r: Binary("div", old, Load(total, (r,))))
+        for memory in self.out:
+            out = self.declared(
                 "out_rows", memory, self.at(memory, memory.strides, spot), (rows, out_size), memory.strides[-2:]
             )
-            for memory in self.out
-        ]
+            if memory.strides[-1] == 1:
+                state.emit(Turn(mixed, out, dim_expression(out_size), dim_expression(rows)))
+                continue
 
-        def finish(r: Expr, emit: Callable[[Stmt], None]) -> None:
-            n = state.fresh("n")
-            name = state.fresh("o")
-            quotient = Binary("div", Load(mixed, (Var(n), r)), Load(total, (r,)))
-            stores = (Let(name, quotient), *(Store(out, (r, Var(n)), Var(name, dtype)) for out in outs))
-            emit(For(n, dim_expression(out_size), Block(stores), "vector"))
+            def put(r: Expr, emit: Callable[[Stmt], None], out: Buffer = out) -> None:
+                n = state.fresh("n")
+                store = Store(out, (r, Var(n)), Load(mixed, (Var(n), r)))
+                emit(For(n, dim_expression(out_size), Block((store,)), "vector"))
 
-        self.loop("r", rows, "serial", finish)
+            self.loop("r", rows, "serial", put)
+
+    def scaled(self, mixed: Buffer, rows: DimLike, new: Callable[[Expr, Expr], Expr]) -> None:
+        """Every sum of `mixed`, (size of v, rows), replaced by what `new` makes of it and its row."""
+
+        def line(n: Expr, emit: Callable[[Stmt], None]) -> None:
+            r = self.state.fresh("r")
+            at = (n, Var(r))
+            store = Store(mixed, at, new(Load(mixed, at), Var(r)))
+            emit(For(r, dim_expression(rows), Block((store,)), "vector"))
+
+        self.loop("n", self.v.shape[-1], "serial", line)
 
     def by_rows(self) -> None:
         """One row at a time, keys as lanes."""

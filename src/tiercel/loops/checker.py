@@ -29,6 +29,7 @@ from tiercel.loops.form import (
     Reduce,
     Stmt,
     Store,
+    Turn,
     Var,
     While,
     expressions,
@@ -160,6 +161,10 @@ def _check_statement(stmt: Stmt, scope: _Scope, outputs: dict[str, DType]) -> No
             for buffer in operands:
                 if scope.buffers.get(buffer.name) != buffer:
                     raise IllFormed(f"{type(stmt).__name__.lower()}: buffer {buffer.name} is not declared")
+        case Turn():
+            for buffer in (stmt.source, stmt.target):
+                if scope.buffers.get(buffer.name) != buffer:
+                    raise IllFormed(f"turn: buffer {buffer.name} is not declared")
         case Output():
             if outputs.get(stmt.name) is not stmt.value.dtype:
                 raise IllFormed(f"output {stmt.name} is not declared as {stmt.value.dtype.name}")

@@ -41,6 +41,7 @@ from tiercel.loops.form import (
     Select,
     Stmt,
     Store,
+    Turn,
     Unary,
     Var,
     While,
@@ -230,6 +231,9 @@ class _Machine:
                 if stmt.accumulate:
                     product = self.view(stmt.c)[:m, :n] + product
                 self.view(stmt.c)[:m, :n] = product
+            case Turn():
+                m, n = int(self.value(stmt.m)), int(self.value(stmt.n))
+                self.view(stmt.target)[:n, :m] = self.view(stmt.source)[:m, :n].T
             case Exit():
                 raise _Left(stmt.site)
             case Output():

@@ -505,6 +505,21 @@ class Pack(Stmt):
 
 
 @dataclass(frozen=True, slots=True)
+class Turn(Stmt):
+    """`target[j, i] = source[i, j]` for i < m, j < n; rows of both are contiguous; float32 and float64."""
+
+    source: Buffer
+    target: Buffer
+    m: Expr
+    n: Expr
+
+    def __post_init__(self) -> None:
+        _require(self.source.rank == 2 and self.target.rank == 2, "turn: operands are not matrices")
+        _require(self.source.dtype is self.target.dtype, "turn: operands of different dtypes")
+        _require(self.source.dtype.name in ("float32", "float64"), f"turn does not take {self.source.dtype.name}")
+
+
+@dataclass(frozen=True, slots=True)
 class Exit(Stmt):
     """Leave the function with a site number (> 0): the interpreter goes on there."""
 
@@ -583,7 +598,19 @@ def blocks(stmt: Stmt) -> tuple[Block, ...]:
             return (stmt.then, stmt.orelse)
         case Contract():
             return (stmt.epilogue,)
-        case Let() | Local() | Assign() | Reduce() | Store() | Allocate() | Exit() | Output() | Multiply() | Pack():
+        case (
+            Let()
+            | Local()
+            | Assign()
+            | Reduce()
+            | Store()
+            | Allocate()
+            | Exit()
+            | Output()
+            | Multiply()
+            | Pack()
+            | Turn()
+        ):
             return ()
     raise IllFormed(f"unknown statement {type(stmt).__name__}")
 
@@ -605,4 +632,6 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
             return (stmt.m, stmt.n, stmt.k)
         case Pack():
             return (stmt.n, stmt.k)
+        case Turn():
+            return (stmt.m, stmt.n)
     raise IllFormed(f"unknown statement {type(stmt).__name__}")

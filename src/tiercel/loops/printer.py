@@ -29,6 +29,7 @@ from tiercel.loops.form import (
     Select,
     Stmt,
     Store,
+    Turn,
     Unary,
     Var,
     While,
@@ -125,6 +126,9 @@ def _lines(stmt: Stmt, indent: str) -> list[str]:
             return [f"{indent}{stmt.c.name} {sign} {stmt.a.name} @ {stmt.b.name}{packed} ({sizes})"]
         case Pack():
             return [f"{indent}{stmt.panels.name} = pack {stmt.b.name}"]
+        case Turn():
+            sizes = ", ".join(map(expression_text, (stmt.m, stmt.n)))
+            return [f"{indent}{stmt.target.name} = turn {stmt.source.name} ({sizes})"]
         case Exit():
             return [f"{indent}exit {stmt.site}"]
         case Output():

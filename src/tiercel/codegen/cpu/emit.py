@@ -20,6 +20,7 @@ from tiercel.codegen.cpu.gemm import names as gemm_names
 from tiercel.codegen.cpu.lanes import identity, note, spoiled, vector_for
 from tiercel.codegen.cpu.target import Target
 from tiercel.codegen.cpu.text import REGISTER_TYPE, Value, Writer, flatten, memory_type
+from tiercel.codegen.cpu.turn import turn_name
 from tiercel.dtypes import DType, as_dtype
 from tiercel.loops.form import (
     BOOL,
@@ -46,6 +47,7 @@ from tiercel.loops.form import (
     Reduce,
     Stmt,
     Store,
+    Turn,
     Var,
     While,
     blocks,
@@ -62,7 +64,7 @@ def written_buffers(block: Block) -> frozenset[str]:
     found: set[str] = set()
     for stmt in block.body:
         target = stmt.buffer if isinstance(stmt, Store) else stmt.c if isinstance(stmt, Multiply) else None
-        target = stmt.panels if isinstance(stmt, Pack) else target
+        target = stmt.panels if isinstance(stmt, Pack) else stmt.target if isinstance(stmt, Turn) else target
         if target is not None:
             found.add(target.root or target.name)
         for inner in blocks(stmt):
@@ -109,6 +111,8 @@ def _buffers_of(stmt: Stmt) -> tuple[Buffer, ...]:
             return (stmt.a, stmt.b, stmt.c)
         case Pack():
             return (stmt.b, stmt.panels)
+        case Turn():
+            return (stmt.source, stmt.target)
     return ()
 
 
@@ -251,6 +255,8 @@ class Emitter:
                 self._multiply(stmt)
             case Pack():
                 self._pack(stmt)
+            case Turn():
+                self._turn(stmt)
             case Output():
                 self._output(stmt)
             case Exit():
@@ -382,6 +388,14 @@ class Emitter:
         n, k = expressions.emit(stmt.n), expressions.emit(stmt.k)
         arguments = f"ptr {source.text}, {row}, {column}, ptr {target.text}, {n}, {k}"
         self._call(gemm_names(stmt.b.dtype)[2], "ptr, i64, i64, ptr, i64, i64", arguments)
+
+    def _turn(self, stmt: Turn) -> None:
+        expressions, zero = self.expressions, Const(0, INDEX)
+        source, target = (expressions.address(x, (zero, zero))[0] for x in (stmt.source, stmt.target))
+        rows = [expressions.emit(strides_of(x)[0]) for x in (stmt.source, stmt.target)]
+        m, n = expressions.emit(stmt.m), expressions.emit(stmt.n)
+        arguments = f"ptr {source.text}, {rows[0]}, ptr {target.text}, {rows[1]}, {m}, {n}"
+        self._call(turn_name(stmt.source.dtype), "ptr, i64, ptr, i64, i64, i64", arguments)
 
     # -- structure --------------------------------------------------------------------------------------------
 

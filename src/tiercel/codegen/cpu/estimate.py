@@ -18,6 +18,7 @@ from tiercel.loops.form import (
     For,
     Multiply,
     Stmt,
+    Turn,
     Unary,
     Var,
     While,
@@ -69,6 +70,8 @@ def work_of(stmt: Stmt, known: set[str]) -> Expr:
             # a fused multiply-add at full rate is a third of a unit
             volume = index_mul(_extent(stmt.m, known), index_mul(_extent(stmt.n, known), _extent(stmt.k, known)))
             return index_add(volume, Const(64, INDEX))
+        case Turn():
+            return index_add(index_mul(_extent(stmt.m, known), _extent(stmt.n, known)), Const(64, INDEX))
     own = sum(node_weight(e) for e in expressions(stmt))
     total = Const(own, INDEX)
     for block in blocks(stmt):

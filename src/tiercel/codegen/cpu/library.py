@@ -12,6 +12,7 @@ from tiercel.codegen.cpu.rare import rare_entries, rare_text
 from tiercel.codegen.cpu.stub import STUB, stub_text
 from tiercel.codegen.cpu.target import Target
 from tiercel.codegen.cpu.threads import RUN, WORKER, threads_text
+from tiercel.codegen.cpu.turn import emit_turn, turn_name
 from tiercel.dtypes import as_dtype
 
 GEMM_DTYPES = ("float32", "float64")
@@ -55,7 +56,8 @@ IMPORTS = ("syscall",)
 def entries() -> tuple[str, ...]:
     """The names of all library functions."""
     products = (name for dtype in GEMM_DTYPES for name in names(as_dtype(dtype)))
-    return (*products, *rare_entries(), CALL, STUB, RUN, WORKER)
+    turns = (turn_name(as_dtype(dtype)) for dtype in GEMM_DTYPES)
+    return (*products, *turns, *rare_entries(), CALL, STUB, RUN, WORKER)
 
 
 def library_text(target: Target) -> str:
@@ -66,5 +68,8 @@ def library_text(target: Target) -> str:
         declared, defined = emit_gemm(as_dtype(dtype), target)
         declarations.update(dict.fromkeys(declared))
         functions += defined
+        declared, turn = emit_turn(as_dtype(dtype), target)
+        declarations.update(dict.fromkeys(declared))
+        functions.append(turn)
     functions += rare_text(declarations.setdefault)
     return "\n".join([*declarations, *functions, *threads_text(), _CALL, stub_text()]) + "\n"

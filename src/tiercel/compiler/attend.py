@@ -306,6 +306,13 @@ class _Attend:
         body(Var(name), stmts.append)
         self.state.emit(For(name, dim_expression(extent), Block(tuple(stmts)), axis))
 
+    def lanes(self, hint: str, extent: DimLike, body: Callable[[Expr, Callable[[Stmt], None]], None]) -> None:
+        """A vector axis over the rows of a block, which are few: one vector at a time."""
+        name = self.state.fresh(hint)
+        stmts: list[Stmt] = []
+        body(Var(name), stmts.append)
+        self.state.emit(For(name, dim_expression(extent), Block(tuple(stmts)), "vector", vectors=1))
+
     def subtracted(self, peak: Expr) -> Expr:
         """What is subtracted for a maximum: 0 for -inf, so that nothing comes of it."""
         lowest = Const(float("-inf"), self.dtype)
@@ -351,7 +358,7 @@ class _Attend:
             emit(Store(peak, (r,), Const(float("-inf"), dtype)))
             emit(Store(total, (r,), zero))
 
-        self.loop("r", rows, "vector", start)
+        self.lanes("r", rows, start)
 
         def tile(key0: Symbol, keys: Symbol) -> None:
             k = self.declared(
@@ -412,7 +419,7 @@ class _Attend:
                     before = Binary("mul", before, factor)
                 emit(Store(total, (r,), Binary("add", before, Var(part, dtype))))
 
-            self.loop("r", rows, "vector", passes)
+            self.lanes("r", rows, passes)
             with state.collecting() as more:
                 if item.has_maximum:
                     self.scaled(mixed, rows, lambda old, r: Binary("mul", old, Load(keep, (r,))))
@@ -439,14 +446,15 @@ class _Attend:
 
     def scaled(self, mixed: Buffer, rows: DimLike, new: Callable[[Expr, Expr], Expr]) -> None:
         """Every sum of `mixed`, (size of v, rows), replaced by what `new` makes of it and its row."""
+        state = self.state
 
-        def line(n: Expr, emit: Callable[[Stmt], None]) -> None:
-            r = self.state.fresh("r")
-            at = (n, Var(r))
-            store = Store(mixed, at, new(Load(mixed, at), Var(r)))
-            emit(For(r, dim_expression(rows), Block((store,)), "vector"))
+        def lane(r: Expr, emit: Callable[[Stmt], None]) -> None:
+            n = state.fresh("n")
+            at = (Var(n), r)
+            store = Store(mixed, at, new(Load(mixed, at), r))
+            emit(For(n, dim_expression(self.v.shape[-1]), Block((store,))))
 
-        self.loop("n", self.v.shape[-1], "serial", line)
+        self.lanes("r", rows, lane)
 
     def by_rows(self) -> None:
         """One row at a time, keys as lanes."""

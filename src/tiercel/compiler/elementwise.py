@@ -111,6 +111,16 @@ def _absolute(xs: Sequence[Expr], dtype: DType, _: Mapping[str, Any]) -> Expr:
     return xs[0] if dtype is BOOL else Unary("abs", cast(xs[0], dtype))
 
 
+def _divide(xs: Sequence[Expr], dtype: DType, _: Mapping[str, Any]) -> Expr:
+    """By a power of two as the product with its inverse, which is exact: the same value, and the same flags."""
+    x, y = cast(xs[0], dtype), cast(xs[1], dtype)
+    if isinstance(y, Const) and dtype.name in ("float32", "float64") and isinstance(y.value, float):
+        mantissa, exponent = math.frexp(y.value)
+        if abs(mantissa) == 0.5 and abs(exponent) < 64:
+            return Binary("mul", x, Const(1 / y.value, dtype))
+    return Binary("div", x, y)
+
+
 def _square(xs: Sequence[Expr], dtype: DType, _: Mapping[str, Any]) -> Expr:
     x = cast(xs[0], dtype)
     return Binary("mul", x, x)
@@ -291,7 +301,7 @@ EXPRESSIONS: Mapping[str, Builder] = {
     "add": _add,
     "subtract": _binary("sub"),
     "multiply": _multiply,
-    "divide": _binary("div"),
+    "divide": _divide,
     "floor_divide": _division("floordiv"),
     "remainder": _division("mod"),
     "fmod": _division("fmod"),

@@ -458,6 +458,9 @@ class Lowerer:
             raise NotLowered("a write into an array", node.origin)
         if is_elementwise(node):
             expression = self.combine(node, self.scalar)
+            if isinstance(expression, Const):
+                self.scalars[node.outputs[0]] = expression
+                return
             name = self.fresh(node.outputs[0].name or "s")
             self.emit(Let(name, expression))
             self.scalars[node.outputs[0]] = Var(name, expression.dtype)

@@ -331,6 +331,7 @@ class For(Stmt):
     """`for index in range(extent)`: the body once per value, in order unless the axis is parallel or vector.
 
     `work` may say how much all iterations compute, in units of the target's estimate (None: what the body looks like).
+    `vectors` is how many vectors of the widest element a pass of a vector axis should take, 0 to let the target choose.
     """
 
     index: str
@@ -338,6 +339,7 @@ class For(Stmt):
     body: Block
     axis: str = "serial"
     work: Expr | None = None
+    vectors: int = 0
 
     def __post_init__(self) -> None:
         _require(self.axis in AXES, f"unknown axis kind {self.axis!r}")

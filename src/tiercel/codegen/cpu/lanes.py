@@ -55,7 +55,7 @@ class _VectorLoop:
     def __init__(self, emitter: Emitter, stmt: For, accumulators: Mapping[str, str]) -> None:
         self.emitter, self.stmt, self.accumulators = emitter, stmt, accumulators
         self.writer, self.expressions, self.names = emitter.writer, emitter.expressions, emitter.environment.names
-        self.lanes = emitter.target.lanes_for(stmt.body)
+        self.lanes = emitter.target.lanes_for(stmt.body, stmt.vectors)
         for name, op in accumulators.items():
             if op == "assign":
                 raise IllFormed(f"{name} is assigned in the vector axis {stmt.index} and declared outside of it")

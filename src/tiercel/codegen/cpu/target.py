@@ -65,15 +65,16 @@ class Target:
         """What a cache of machine code must be keyed by."""
         return f"{self.triple}/{self.cpu}/{self.features}"
 
-    def lanes_for(self, body: Block) -> int:
+    def lanes_for(self, body: Block, vectors: int = 0) -> int:
         """How many elements one iteration of a vector axis handles: four vectors breadth-first (measured: 2.15 against
         3.2 to 3.4 ns an element for one; a reduction has to wait for its last addition otherwise), two for bodies that
         only move data or are very long (a power takes the same time with two and half the compile time).
+        `vectors` says how many where that is known better.
         """
         work, width, long = _weight(body)
         folds = any(isinstance(stmt, Reduce) for stmt in body.body)
-        vectors = 4 if (8 <= work <= 120 or (folds and work < 8)) and not long else 2
-        return max(2, min(64, vectors * self.vector_bytes // min(max(width, 4), 8)))
+        chosen = vectors or (4 if (8 <= work <= 120 or (folds and work < 8)) and not long else 2)
+        return max(2, min(64, chosen * self.vector_bytes // min(max(width, 4), 8)))
 
     def repeats(self, body: Block) -> bool:
         """Whether a vector axis has its body twice: for whole groups of lanes, and masked for the rest."""

@@ -13,6 +13,7 @@ from tests.codegen.native import build, call, imports
 from tiercel.codegen.cpu.gemm import names
 from tiercel.codegen.cpu.target import Target
 from tiercel.compiler.graph import Carried, Collected, Graph, Input, Loop, Node, Region, Result, Step, Value
+from tiercel.compiler.graph_check import check_region
 from tiercel.compiler.interface import (
     PACK_PADDING,
     Constant,
@@ -25,6 +26,7 @@ from tiercel.compiler.interface import (
 )
 from tiercel.compiler.interface import Sequence as SequenceRecipe
 from tiercel.compiler.lower import Lowered, lower_region
+from tiercel.compiler.passes import prepare
 from tiercel.dtypes import as_dtype
 from tiercel.errors import ShapeError
 from tiercel.loops import check, evaluate
@@ -110,6 +112,7 @@ class Runner:
     """A lowered region that can be called with arrays, by evaluation or as machine code."""
 
     def __init__(self, region: Region) -> None:
+        prepare(region, check_region)
         self.lowered: Lowered = lower_region(region)
         check(self.lowered.function)
         self._code: Any = None

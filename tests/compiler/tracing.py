@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from types import FunctionType
 from typing import Any
 
@@ -11,9 +10,9 @@ import numpy as np
 
 from tests.compiler.regions import Runner
 from tiercel.compiler.environment import Environment, read
-from tiercel.compiler.expand import expand_composites
 from tiercel.compiler.graph import Region
 from tiercel.compiler.graph_check import check_region
+from tiercel.compiler.passes import prepare
 from tiercel.compiler.trace import trace_region, unwrapped
 from tiercel.errors import CaptureError
 from tiercel.frontend.python import capture
@@ -43,7 +42,7 @@ class Compiled:
             code, constants, self.environment, arguments, name=self.function.__name__, speculate=speculate
         )
         check_region(self.region)
-        check_region(replace(self.region, graph=expand_composites(self.region.graph)))
+        prepare(self.region, check_region)
         self.runner = Runner(self.region)
 
     def __call__(self, *arguments: Any) -> Any:

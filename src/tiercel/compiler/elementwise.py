@@ -17,12 +17,13 @@ import numpy as np
 
 from tiercel.compiler.graph import Node
 from tiercel.dtypes import DType, as_dtype
-from tiercel.loops.form import BOOL, Binary, Cast, Compare, Const, Expr, Fma, Select, Unary
+from tiercel.loops.form import BOOL, INDEX, Binary, Cast, Compare, Const, Expr, Fma, Select, Unary
 from tiercel.operators import get
+from tiercel.operators.types import ArrayType, NpScalarType, PyBoolType, PyFloatType, PyIntType, Type
 
 Builder: TypeAlias = Callable[[Sequence[Expr], DType, Mapping[str, Any]], Expr]
 
-FLOAT32 = as_dtype("float32")
+FLOAT32, FLOAT64 = as_dtype("float32"), as_dtype("float64")
 
 
 class NotLowered(Exception):
@@ -54,6 +55,22 @@ def cast(x: Expr, dtype: DType) -> Expr:
         except (FloatingPointError, OverflowError, ValueError):
             raise NotLowered(f"{x.value} as {dtype.name}") from None
     return Cast(x, dtype)
+
+
+def scalar_dtype(type_: Type) -> DType:
+    """The dtype a scalar value has in registers."""
+    match type_:
+        case NpScalarType():
+            return type_.dtype
+        case PyIntType():
+            return INDEX
+        case PyFloatType():
+            return FLOAT64
+        case PyBoolType():
+            return BOOL
+        case ArrayType(shape=()):
+            return type_.dtype
+    raise NotLowered(f"a {type(type_).__name__.removesuffix('Type')} is no number")
 
 
 def _number(value: float, dtype: DType) -> Const:

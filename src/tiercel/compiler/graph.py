@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from tiercel.operators.types import NoneType, PyBoolType, PyComplexType, PyFloatType, PyIntType, Type
-from tiercel.shapes import DimLike, Facts
+from tiercel.shapes import DimLike, Facts, Symbol
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,11 +78,29 @@ class Collected:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Ahead:
+    """What a counted loop computes for several passes together, before the first of them (made by `hoist`).
+
+    Attributes:
+        graph: runs before every pass whose counter is a multiple of `passes`.
+        passes: how many passes it is for, at most; at least 1; of input symbols.
+        start, count: symbols that `graph` and the loop's body may speak of: the first of these passes, and their
+            number (`passes`, or as many as are left).
+    """
+
+    graph: Graph
+    passes: DimLike
+    start: Symbol
+    count: Symbol
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Loop:
     """A counted loop (`trip` given, `index` its counter) or a while loop (`condition` computed by `header`).
 
     `header` runs before every iteration and once more before leaving; it sees the `inside` values. Values defined in it
-    are visible in `body`.
+    are visible in `body`. `once` runs at the start of the first iteration and sees what is outside of the loop; `ahead`
+    sees that as well, and `body` sees the values of both.
     """
 
     trip: DimLike | Value | None
@@ -93,6 +111,8 @@ class Loop:
     carried: tuple[Carried, ...]
     collected: tuple[Collected, ...]
     origin: int
+    once: Graph | None = None
+    ahead: Ahead | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -227,7 +247,8 @@ def graphs(step: Step) -> tuple[Graph, ...]:
     """The graphs inside a step."""
     match step:
         case Loop():
-            return (step.body,) if step.header is None else (step.header, step.body)
+            ahead = None if step.ahead is None else step.ahead.graph
+            return tuple(g for g in (step.header, step.once, ahead, step.body) if g is not None)
         case Branch():
             return (step.then, step.orelse)
         case Node() | Guard():
@@ -246,3 +267,32 @@ def values_in(data: Any) -> Iterator[Value]:
             yield from values_in(item)
     elif isinstance(data, slice):
         yield from values_in((data.start, data.stop, data.step))
+
+
+def own_uses(step: Step) -> Iterator[Value]:
+    """The values a step uses itself, those its graphs use aside."""
+    match step:
+        case Node():
+            yield from step.inputs
+            yield from values_in(step.attributes)
+        case Loop():
+            for carried in step.carried:
+                yield carried.initial
+                yield carried.next
+            for collected in step.collected:
+                yield collected.inside
+            for extra in (step.trip, step.condition):
+                if isinstance(extra, Value):
+                    yield extra
+        case Branch():
+            yield step.condition
+            for merged in step.merged:
+                yield merged.then
+                yield merged.orelse
+        case Guard():
+            yield step.condition
+
+
+def uses(step: Step) -> set[Value]:
+    """The values a step uses, itself and in its graphs."""
+    return set(own_uses(step)).union(*(own_uses(inner) for graph in graphs(step) for inner in steps(graph)))

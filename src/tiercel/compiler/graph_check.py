@@ -219,6 +219,7 @@ def _check_loop(loop: Loop, scope: _Scope) -> None:
         assert loop.condition is not None
         _check_graph(loop.header, inside)
         _check_condition(loop.condition, inside, where)
+    _check_hoisted(loop, scope, inside, where)
     _check_graph(loop.body, inside)
     for carried in loop.carried:
         inside.use(carried.next, where)
@@ -233,6 +234,26 @@ def _check_loop(loop: Loop, scope: _Scope) -> None:
         if not fits or not counted:
             raise IllFormedGraph(f"{where}: {whole} as the elements {element} of a loop of {loop.trip} passes")
         scope.define(collected.after, where)
+
+
+def _check_hoisted(loop: Loop, outside: _Scope, inside: _Scope, where: str) -> None:
+    """What is computed before a pass sees nothing of it: neither its counter nor what it carries."""
+    seen = _Scope(outside)
+    if loop.once is not None:
+        _check_graph(loop.once, seen)
+        inside.visible |= seen.visible
+    if loop.ahead is None:
+        return
+    if loop.trip is None:
+        raise IllFormedGraph(f"{where}: passes that are computed ahead in a loop without a trip count")
+    outside.check_size(loop.ahead.passes, where)
+    bound = {loop.ahead.start, loop.ahead.count}
+    if bound & inside.symbols:
+        raise IllFormedGraph(f"{where}: {_listed(bound & inside.symbols)} is bound twice")
+    seen.symbols |= bound
+    inside.symbols |= bound
+    _check_graph(loop.ahead.graph, seen)
+    inside.visible |= seen.visible
 
 
 def _dtype(type_: Type) -> object:

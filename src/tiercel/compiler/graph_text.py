@@ -134,6 +134,13 @@ def _step(step: Step, indent: str, names: _Names) -> Iterator[str]:
                 yield from _graph(step.header, inner, names)
                 condition = "nothing" if step.condition is None else names(step.condition)
                 yield f"{indent}holds {condition}:"
+            if step.once is not None:
+                yield f"{inner}in the first pass:"
+                yield from _graph(step.once, inner + INDENT, names)
+            if step.ahead is not None:
+                ahead = step.ahead
+                yield f"{inner}before passes {ahead.start}..{ahead.start}+{ahead.count}, every {ahead.passes}:"
+                yield from _graph(ahead.graph, inner + INDENT, names)
             yield from _graph(step.body, inner, names)
             for carried in step.carried:
                 yield f"{inner}next {names(carried.inside)} = {names(carried.next)}"

@@ -25,14 +25,15 @@ from typing import Any
 
 import numpy as np
 
+from tiercel.compiler.ahead import BeforePasses
 from tiercel.compiler.attend import lower_attention
 from tiercel.compiler.attention import Attention, find_attention
 from tiercel.compiler.commit import Commits, split_writes
 from tiercel.compiler.dims import dim_expression, divisors
-from tiercel.compiler.elementwise import COMPARISONS, EXPRESSIONS, NotLowered, cast, is_elementwise
-from tiercel.compiler.expand import COUNTED, expand_composites
+from tiercel.compiler.elementwise import COMPARISONS, EXPRESSIONS, NotLowered, cast, is_elementwise, scalar_dtype
+from tiercel.compiler.expand import COUNTED
 from tiercel.compiler.fuse import Group, Item, fuse
-from tiercel.compiler.graph import Branch, Graph, Guard, Loop, Node, Region, Result, Value, steps, values_in
+from tiercel.compiler.graph import Branch, Graph, Guard, Loop, Node, Region, Result, Value, own_uses, steps
 from tiercel.compiler.groups import lower_group
 from tiercel.compiler.interface import (
     PACK_PADDING,
@@ -51,6 +52,7 @@ from tiercel.compiler.interface import (
 from tiercel.compiler.memory import Memory, c_strides, view_buffer
 from tiercel.compiler.movement import REORDERING, movement, permutation
 from tiercel.compiler.nests import Nests
+from tiercel.compiler.passes import prepare
 from tiercel.dtypes import DType, WeakComplex, WeakFloat, WeakInt, as_dtype, result_type
 from tiercel.loops.form import (
     INDEX,
@@ -85,7 +87,7 @@ from tiercel.operators.types import (
     PyIntType,
     Type,
 )
-from tiercel.shapes import DimLike, Symbol, product, symbols_of
+from tiercel.shapes import DimLike, Symbol, product, substitute, symbols_of
 
 FLOAT64, BOOL = as_dtype("float64"), as_dtype("bool")
 
@@ -98,27 +100,13 @@ class Lowered:
         function: the loop nest.
         interface: how to call it.
         sites: instruction index of `Exit(i + 1)`.
+        prepared: the region that the nest was made from, see `passes`.
     """
 
     function: Function
     interface: Interface
     sites: tuple[int, ...]
-
-
-def scalar_dtype(type_: Type) -> DType:
-    """The dtype a scalar value has in registers."""
-    match type_:
-        case NpScalarType():
-            return type_.dtype
-        case PyIntType():
-            return INDEX
-        case PyFloatType():
-            return FLOAT64
-        case PyBoolType():
-            return BOOL
-        case ArrayType(shape=()):
-            return type_.dtype
-    raise NotLowered(f"a {type(type_).__name__.removesuffix('Type')} is no number")
+    prepared: Region
 
 
 def _symbols_of_type(type_: Type) -> Iterator[Symbol]:
@@ -126,33 +114,6 @@ def _symbols_of_type(type_: Type) -> Iterator[Symbol]:
     value = type_.value if isinstance(type_, PyIntType) else None
     for dim in (*dims, *(() if value is None else (value,))):
         yield from symbols_of(dim)
-
-
-def _uses(graph: Graph) -> Iterator[tuple[Value, object]]:
-    """Every use of a value inside a graph, with the step that uses it."""
-    for step in steps(graph):
-        match step:
-            case Node():
-                for value in step.inputs:
-                    yield value, step
-                for value in values_in(step.attributes):
-                    yield value, step
-            case Loop():
-                for carried in step.carried:
-                    yield carried.initial, step
-                    yield carried.next, step
-                for collected in step.collected:
-                    yield collected.inside, step
-                for extra in (step.trip, step.condition):
-                    if isinstance(extra, Value):
-                        yield extra, step
-            case Branch():
-                yield step.condition, step
-                for merged in step.merged:
-                    yield merged.then, step
-                    yield merged.orelse, step
-            case Guard():
-                yield step.condition, step
 
 
 def _values_of(result: Result) -> Iterator[Value]:
@@ -169,7 +130,7 @@ class Lowerer:
     def __init__(self, region: Region) -> None:
         self.region = region
         self.graph, parts = split_writes(
-            region, expand_composites(region.graph), lambda graph: [value for value, _ in _uses(graph)]
+            region, region.graph, lambda graph: [value for step in steps(graph) for value in own_uses(step)]
         )
         self.facts = region.facts
         self.memory: dict[Value, Memory] = {}
@@ -185,13 +146,15 @@ class Lowerer:
         self.prologue: list[Stmt] = []
         self.positive: set[DimLike] = set()  # divisors that have been guarded
         self.trips: dict[DimLike, DimLike] = {}  # loop counter -> trip count
+        self.largest: dict[str, DimLike] = {}  # symbol bound in a loop -> what it is at most, known at entry
         self.inputs: dict[str, int] = {}  # root buffer -> number of the input
         self._counts: dict[str, int] = {}
         self._taken = {s.name for given in region.inputs for s in _symbols_of_type(given.value.type)}
         self.nests = Nests(self)
         self.commits = Commits(self, parts)
-        for value, step in _uses(self.graph):
-            self.uses.setdefault(value, []).append(step)
+        for step in steps(self.graph):
+            for value in own_uses(step):
+                self.uses.setdefault(value, []).append(step)
         self.returned = [v for exit_ in region.exits.values() for result in exit_.values() for v in _values_of(result)]
         self.returned += self.commits.values
 
@@ -234,8 +197,9 @@ class Lowerer:
         return self.arena(value.name or "t", value.type.dtype, value.type.shape if shape is None else shape)
 
     def arena(self, hint: str, dtype: DType, shape: tuple[DimLike, ...]) -> Memory:
-        """An arena buffer."""
-        buffer = Buffer(self.fresh(hint), dtype, tuple(dim_expression(d) for d in shape), space="arena")
+        """An arena buffer; with room for the most that a size of the loop around it can be."""
+        room = tuple(dim_expression(substitute(d, self.largest)) for d in shape)
+        buffer = Buffer(self.fresh(hint), dtype, room, space="arena")
         self.emit(Allocate(buffer))
         return Memory.whole(buffer, shape)
 
@@ -535,6 +499,7 @@ class Lowerer:
                     offset=memory.offset + index * memory.strides[0],
                 )  # fmt: skip
                 collections.append((collected.inside, element))
+        before_passes = BeforePasses(self, loop, index, trip)
         header: list[Stmt] = []
         condition: Expr | None = None
         if loop.header is not None:
@@ -543,6 +508,7 @@ class Lowerer:
                 self.run(loop.header)
                 condition = cast(self.scalar(loop.condition), BOOL)
         with self.collecting() as body:
+            before_passes.emit()
             for value, memory, _ in arrays:
                 self.wanted.setdefault(value, []).append(memory)
             for value, memory in collections:
@@ -667,11 +633,10 @@ class Lowerer:
             commits.wrapped(Block((*self.prologue, *self.statements))),
             (region.name, region.start, region.start),
         )
-        return Lowered(
-            function,
-            Interface(tuple(specs), tuple(sizes), {"return": recipes}, tuple(self.packs), tuple(commits.specs)),
-            tuple(self.sites),
+        interface = Interface(
+            tuple(specs), tuple(sizes), {"return": recipes}, tuple(self.packs), tuple(commits.specs)
         )
+        return Lowered(function, interface, tuple(self.sites), region)
 
     def _inputs(self) -> tuple[list[InputSpec], list[SizeSpec], list[Buffer], list[Var]]:
         specs: list[InputSpec] = []
@@ -786,9 +751,9 @@ def _scalar_kind(type_: Type) -> Any:
 
 
 def lower_region(region: Region) -> Lowered:
-    """Lower a region.
+    """Prepare and lower a region.
 
     Raises:
         NotLowered: with the reason and the instruction, for what has no machine code.
     """
-    return Lowerer(region).lower()
+    return Lowerer(prepare(region)).lower()

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 Rule = Callable[["Lowerer", Node], None]
 
+WITHIN = "within"
+"""Attribute of an `index`: what the key selects is known to be there, and positions are not negative."""
 REORDERING = ("transpose", "moveaxis", "swapaxes", "matrix_transpose")
 
 
@@ -173,7 +175,8 @@ def _index(state: Lowerer, node: Node) -> None:
     """Basic indexing: ints, slices, None and Ellipsis. The key is `attributes["key"]`."""
     key = node.attributes.get("key", node.inputs[1] if len(node.inputs) > 1 else None)
     output = node.outputs[0]
-    result = selected(state, state.place(node.inputs[0]), key, node.origin)
+    within = bool(node.attributes.get(WITHIN, False))
+    result = selected(state, state.place(node.inputs[0]), key, node.origin, within=within)
     if isinstance(output.type, ArrayType):
         # in the sizes typing found: equal values, perhaps another form
         state.memory[output] = replace(result, shape=output.type.shape)
@@ -204,8 +207,8 @@ def _fill_with(state: Lowerer, target: Memory, element: Expr) -> None:
     state.nests.fill(target, lambda index: element)
 
 
-def selected(state: Lowerer, memory: Memory, key: object, origin: int) -> Memory:
-    """The part of a memory that a basic index selects; bounds of ints are checked."""
+def selected(state: Lowerer, memory: Memory, key: object, origin: int, *, within: bool = False) -> Memory:
+    """The part of a memory that a basic index selects; bounds of ints are checked unless all is `within`."""
     parts = list(key) if isinstance(key, tuple) else [key]
     rank = len(memory.shape)
     used = sum(p is not None and p is not Ellipsis for p in parts)
@@ -232,10 +235,11 @@ def selected(state: Lowerer, memory: Memory, key: object, origin: int) -> Memory
                 raise NotLowered("a slice with a step that is not known")
             shape.append(slice_dim(size, bounds[0], bounds[1], step))
             strides.append(stride * step)
-            offset = offset + _first_of(state, size, bounds[0], step) * stride
+            first = bounds[0] if within and isinstance(bounds[0], Dim) else _first_of(state, size, bounds[0], step)
+            offset = offset + first * stride
             axis += 1
         else:
-            place = state.nests.position(part, memory.shape[axis], origin)
+            place = part if within and isinstance(part, Dim) else state.nests.position(part, memory.shape[axis], origin)
             offset = offset + place * memory.strides[axis]
             axis += 1
     return Memory(memory.root, tuple(shape), tuple(strides), offset)

@@ -124,12 +124,11 @@ class Nests:
             trip = state.trips.get(place)
             if trip is not None and (trip == size or state.facts.less_equal(trip, size) is True):
                 return place  # a loop counter within the loop's own bounds
-            if state.facts.less_equal(place + 1, size) is not True or state.facts.less_equal(0, place) is not True:
-                expression = dim_expression(place)
-                below = Compare("lt", expression, dim_expression(size))
-                self.state.require(Binary("and", below, Compare("ge", expression, Const(0, INDEX))), origin)
-            return place
-        index = cast(state.scalar(part), INDEX)
+            if state.facts.less_equal(0, place) is True:
+                if state.facts.less_equal(place + 1, size) is not True:
+                    self.state.require(Compare("lt", dim_expression(place), dim_expression(size)), origin)
+                return place
+        index = cast(state.scalar(part), INDEX) if isinstance(part, Value) else dim_expression(place)
         name = state.fresh("at")
         extent = dim_expression(size)
         wrapped = Select(Compare("lt", index, Const(0, INDEX)), Binary("add", index, extent), index)

@@ -1,0 +1,41 @@
+"""The passes from the traced region graph to the one that is lowered, in order.
+
+In: a `Region` as it was traced. Out: the same region with another graph, which computes the same. Each pass is one
+public function of one module, and `graph_check.check_region` accepts what each of them gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from tiercel.compiler.expand import expand_composites
+from tiercel.compiler.graph import Region
+from tiercel.compiler.hoist import hoist_loops
+
+__all__ = ["PASSES", "prepare"]
+
+
+def _expand(region: Region) -> Region:
+    graph = expand_composites(region.graph)
+    return region if graph is region.graph else replace(region, graph=graph)
+
+
+PASSES: Final[Mapping[str, Callable[[Region], Region]]] = {
+    "expand": _expand,  # first: the others know primitive operators only
+    "hoist": hoist_loops,
+}
+
+
+def prepare(region: Region, check: Callable[[Region], Region] | None = None) -> Region:
+    """Run the passes; after each `check` sees what it gave.
+
+    Raises:
+        NotLowered: a composite in a form that has no machine code.
+    """
+    for pass_ in PASSES.values():
+        region = pass_(region)
+        if check is not None:
+            check(region)
+    return region

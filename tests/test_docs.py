@@ -115,13 +115,21 @@ def test_python_examples_run(page, block, tmp_path):
 
 def test_pipeline_page_shows_what_the_stages_are(tmp_path, capsys):
     page = text_of(ROOT / "docs" / "pipeline.md")
-    source = re.search(r"(?ms)^```python\n(.*?)^```$", page)[1]
-    script = tmp_path / "softmax.py"
-    script.write_text(source, encoding="utf-8")
-    for form in ("bytecode", "graph", "loops"):
-        assert main(["stages", f"{script}:softmax", "float32[4, 8]", "--only", form]) == 0
-        _, _, printed = capsys.readouterr().out.partition("\n")
-        assert "```\n" + printed.strip("\n").replace(str(script), "softmax.py") + "\n```" in page, form
+    sources = re.findall(r"(?ms)^```python\n(.*?)^```$", page)
+    recurrent = [f"float32[{sizes}]" for sizes in ("8, 5, 3", "8, 4", "3, 4", "4, 4")]
+    for name, arguments, forms in (
+        ("softmax", ["float32[4, 8]"], ("bytecode", "graph", "loops")),
+        ("recurrent", recurrent, ("prepared",)),
+    ):
+        (source,) = [text for text in sources if f"def {name}(" in text]
+        script = tmp_path / f"{name}.py"
+        script.write_text(source, encoding="utf-8")
+        command = " ".join(["tiercel", "stages", f"{name}.py:{name}", *(f'"{text}"' for text in arguments)])
+        assert command in page
+        for form in forms:
+            assert main(["stages", f"{script}:{name}", *arguments, "--only", form]) == 0
+            _, _, printed = capsys.readouterr().out.partition("\n")
+            assert "```\n" + printed.strip("\n").replace(str(script), f"{name}.py") + "\n```" in page, form
 
 
 # --- Architecture ---

@@ -29,20 +29,20 @@ def test_forms_are_dumped_each_into_its_file(tmp_path):
     stems = sorted({name.partition(".")[0] for name in names})
     assert len(stems) == 2
     for stem in stems:
-        assert [f"{stem}.{form}.txt" for form in ("assembly", "bytecode", "graph", "llvm", "loops")] == [
+        assert [f"{stem}.{form}.txt" for form in ("assembly", "bytecode", "graph", "llvm", "loops", "prepared")] == [
             name for name in names if name.startswith(stem)
         ]
     assert "CallOp" in (tmp_path / f"{stems[0]}.bytecode.txt").read_text()
     assert "define i64" in (tmp_path / f"{stems[0]}.llvm.txt").read_text()
 
 
-@pytest.mark.parametrize(("level", "seen"), [(1, set()), (2, {"graph"}), (4, {"graph", "loops", "llvm"})])
+@pytest.mark.parametrize(("level", "seen"), [(1, set()), (2, {"graph"}), (4, {"graph", "prepared", "loops", "llvm"})])
 def test_debug_prints_more_with_each_level(level, seen, capfd):
     with tc.context(debug=level):
         make().warmup(X)
     printed = capfd.readouterr().err
     assert "trace" in printed
-    assert {form for form in ("graph", "loops", "llvm", "assembly") if f", {form}\n" in printed} == seen
+    assert {form for form in ("graph", "prepared", "loops", "llvm", "assembly") if f", {form}\n" in printed} == seen
 
 
 def test_a_filter_leaves_other_functions_out(tmp_path, capfd):

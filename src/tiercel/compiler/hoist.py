@@ -37,8 +37,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tiercel.compiler.elementwise import EXPRESSIONS
-from tiercel.compiler.fuse import REDUCTIONS, is_contraction, is_elementwise
+from tiercel.compiler.elementwise import EXPRESSIONS, is_elementwise
+from tiercel.compiler.fuse import REDUCTIONS, is_contraction
 from tiercel.compiler.graph import (
     Ahead,
     Branch,
@@ -60,8 +60,8 @@ from tiercel.operators.layout import Layout
 from tiercel.operators.types import ArrayType, NpScalarType, PyIntType, Type
 from tiercel.shapes import Dim, DimLike, Facts, Symbol, dim_max, dim_min, product, substitute, symbols_of
 
-AHEAD_ELEMENTS = 1 << 18
-"""Elements of one value computed for several passes: 1 MiB of float32, which stays in the second-level cache between
+AHEAD_ELEMENTS = 1 << 17
+"""Elements of one value computed for several passes: 512 KiB of float32, which stays in the second-level cache between
 the product that writes it and the passes that read it, and is rows enough to keep several threads busy."""
 
 _RESHAPING = ("reshape", "ravel", "flatten", "squeeze", "expand_dims")
@@ -413,7 +413,7 @@ class _Passes:
             return None
         ends = [place.factor * t + place.first for t in (self.start, self.start + self.count - 1)]
         low, high = ends if place.factor > 0 else ends[::-1]
-        window = slice(low, high + 1, abs(place.factor))
+        window = slice(low, high + 1, None if abs(place.factor) == 1 else abs(place.factor))
         shape = (*output.shape[:before], self.count, *output.shape[before:])
         type_ = replace(output, shape=shape, layout=Layout.unknown())
         whole = (*key[: chosen[0]], window, *key[chosen[0] + 1 :])

@@ -128,7 +128,7 @@ class Lowerer:
     """The state of one lowering: where values are, where they have to go, the statements so far."""
 
     def __init__(self, region: Region) -> None:
-        self.region = region
+        region = self.region = prepare(region)
         self.graph, parts = split_writes(
             region, region.graph, lambda graph: [value for step in steps(graph) for value in own_uses(step)]
         )
@@ -756,4 +756,4 @@ def lower_region(region: Region) -> Lowered:
     Raises:
         NotLowered: with the reason and the instruction, for what has no machine code.
     """
-    return Lowerer(prepare(region)).lower()
+    return Lowerer(region).lower()

@@ -145,7 +145,7 @@ ROWS: Final = (
         kinds.integer(0, 5),
         0,
         ("TIERCEL_DEBUG",),
-        "Cumulative: 1 names each stage with its time, 2 prints region graphs, 3 loops, 4 LLVM IR, 5 machine code.",
+        "Cumulative: 1 names stages with times, 2 prints region graphs, 3 prepared ones and loops, 4 LLVM IR, 5 code.",
     ),
     Setting(
         "debug_filter",

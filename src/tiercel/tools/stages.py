@@ -1,7 +1,8 @@
 """`tiercel stages`: one function through every form it takes on its way to machine code.
 
-In: a function and the kinds of its arguments. Out: its bytecode, region graph, loop form, LLVM IR and assembly, with
-what each stage took. LLVM is imported in this process: the command exists to look, not to run.
+In: a function and the kinds of its arguments. Out: its bytecode, region graph as traced and as prepared for lowering,
+loop form, LLVM IR and assembly, with what each stage took. LLVM is imported in this process: the command exists to
+look, not to run.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tiercel.vm.forms import Forms
 
 __all__ = ["STAGES", "add_arguments", "argument_of", "run"]
 
-STAGES = ("bytecode", "graph", "loops", "llvm", "assembly")
+STAGES = ("bytecode", "graph", "prepared", "loops", "llvm", "assembly")
 _SPEC = re.compile(r"(?P<dtype>\w+)\[(?P<shape>[\d,\s]*)\]")
 
 
@@ -113,6 +114,9 @@ def run(options: argparse.Namespace) -> int:
     if "graph" in wanted:
         _header("region graph", (traced - began) * 1e3)
         print(forms.text("graph"))
+    if "prepared" in wanted:
+        _header("prepared graph")
+        print(forms.text("prepared"))
     if "loops" in wanted:
         _header("loop form", (lowered_at - traced) * 1e3)
         print(forms.text("loops"))

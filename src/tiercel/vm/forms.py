@@ -21,7 +21,7 @@ from tiercel.loops import IllFormed, to_text
 
 __all__ = ["FORMS", "Forms", "show"]
 
-FORMS: Final = {"graph": 2, "loops": 3, "llvm": 4, "assembly": 5}
+FORMS: Final = {"graph": 2, "prepared": 3, "loops": 3, "llvm": 4, "assembly": 5}
 """The forms, in order, and the level of the setting `debug` from which each is printed."""
 
 
@@ -40,6 +40,7 @@ class Forms:
         """
         made: dict[str, Callable[[], str]] = {
             "graph": lambda: region_text(self.region),
+            "prepared": lambda: region_text(self.lowered.prepared),
             "loops": lambda: to_text(self.lowered.function),
             "llvm": self.llvm,
             "assembly": self._assembly,

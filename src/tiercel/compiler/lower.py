@@ -633,9 +633,7 @@ class Lowerer:
             commits.wrapped(Block((*self.prologue, *self.statements))),
             (region.name, region.start, region.start),
         )
-        interface = Interface(
-            tuple(specs), tuple(sizes), {"return": recipes}, tuple(self.packs), tuple(commits.specs)
-        )
+        interface = Interface(tuple(specs), tuple(sizes), {"return": recipes}, tuple(self.packs), tuple(commits.specs))
         return Lowered(function, interface, tuple(self.sites), region)
 
     def _inputs(self) -> tuple[list[InputSpec], list[SizeSpec], list[Buffer], list[Var]]:

@@ -20,9 +20,10 @@ HEAVY = {
     "rich": {"config", "tools", "api", "vm"},
     "torch": {"frontend", "tools"},
     "onnx": {"frontend", "tools"},
-    "onnxruntime": set(),
-    "jax": set(),
-    "numba": set(),
+    "onnxruntime": {"tools"},
+    "jax": {"tools"},
+    "numba": {"tools"},
+    "matplotlib": {"tools"},
     "scipy": set(),
 }
 

@@ -7,14 +7,33 @@ user's script are never among those searched first: a `json.py` of theirs must n
 import sys
 
 
+def ordered(own: list[str], standard: str, first: list[str], then: list[str]) -> list[str]:
+    """Return the folders to search: the standard library, what the parent runs from, the rest of ours, of the parent's.
+
+    Another checkout that is installed in place (a folder of a .pth file) is among `own`, and not what the parent runs.
+
+    Args:
+        own: the folders this interpreter started with.
+        standard: the folder of the standard library; its archive and its `lib-dynload` lie beside and in it.
+        first, then: the parent's.
+    """
+    archive = standard.rpartition("/")[0] + "/python"
+    library = [
+        p
+        for p in own
+        if not p.endswith(("site-packages", "dist-packages"))
+        and (p == standard or p.startswith(standard + "/") or (p.startswith(archive) and p.endswith(".zip")))
+    ]
+    return list(dict.fromkeys([*library, *first, *own, *then]))
+
+
 def main() -> None:
     """Set the paths, then serve."""
     import json
+    import os
 
-    own, given = sys.path, json.loads(sys.argv[1])
-    packages = [p for p in own if p.endswith(("site-packages", "dist-packages"))]
-    standard = [p for p in own if p not in packages]
-    sys.path[:] = list(dict.fromkeys([*standard, *given["first"], *packages, *given["then"]]))
+    given = json.loads(sys.argv[1])
+    sys.path[:] = ordered(sys.path, os.path.dirname(os.__file__), given["first"], given["then"])
     from tiercel.hotpath.child import serve
 
     serve()

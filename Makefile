@@ -70,8 +70,8 @@ docs: $(STAMP)  ## write the generated pages in docs/ again
 fuzz: $(STAMP)  ## feed damaged files to the bytecode reader for FUZZ_SECONDS
 	@$(PY) -m tests.bytecode.fuzz --seconds $(FUZZ_SECONDS) $(ARGS)
 
-bench: $(BENCH_STAMP)  ## run the benchmarks, one after the other
-	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(PY) $$file $(ARGS) || exit 1; done
+bench: $(BENCH_STAMP)  ## compare with other systems: all cases of the suite (ARGS="--quick", ARGS="softmax lstm --peers torch")
+	@$(PY) -m tiercel bench $(ARGS)
 
 coverage: $(STAMP)  ## run the tests and show which lines they miss
 	@$(PY) -m coverage erase

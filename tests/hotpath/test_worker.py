@@ -15,7 +15,7 @@ import time
 import pytest
 
 from tiercel.hotpath import process as process_module
-from tiercel.hotpath import queue, worker
+from tiercel.hotpath import queue, worker, worker_main
 from tiercel.hotpath.process import ChildProcess, Unavailable, find_interpreter
 from tiercel.hotpath.queue import Job, JobQueue
 from tiercel.hotpath.worker import ThreadWorker, Worker
@@ -244,6 +244,20 @@ def test_no_interpreter_means_off(made, monkeypatch):
 def test_an_embedded_python_is_not_started_as_itself(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/usr/sbin/uwsgi")
     assert os.path.basename(find_interpreter()).startswith("python")
+
+
+def test_the_worker_runs_the_package_that_the_parent_runs():
+    library = "/usr/lib/python3.11"
+    own = ["/usr/lib/python311.zip", library, f"{library}/lib-dynload", "/other/checkout/src", "/env/site-packages"]
+    first, then = ["/mine/src", "/env/site-packages"], ["/users/scripts", library]
+    assert worker_main.ordered(own, library, first, then) == [
+        *own[:3],
+        "/mine/src",
+        "/env/site-packages",
+        "/other/checkout/src",
+        "/users/scripts",
+    ]
+    assert worker_main.ordered([library, "/env/dist-packages"], library, [], []) == [library, "/env/dist-packages"]
 
 
 def test_a_worker_that_never_starts_is_given_up(made, monkeypatch, tmp_path):

@@ -323,14 +323,17 @@ def test_bench_runs_those_of_the_checkout(checkout):
     done = subprocess.run([*command, "good"], capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert done.stdout == "== good: Measures nothing.\ngood ran\n"
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, "bad", "good"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
+    assert "good ran" in done.stdout
     assert "failed: bad" in done.stderr
 
 
 def test_bench_lists_and_suggests(tiercel_command, checkout):
     done = tiercel_command("bench", "--list")
-    assert done.out.splitlines() == ["bad   Fails.", "good  Measures nothing."]
+    told = [line.split(maxsplit=1) for line in done.out.splitlines()]
+    assert told[-2:] == [["bad", "Fails."], ["good", "Measures nothing."]]
+    assert ["softmax", "softmax over 768 columns"] in told
     done = tiercel_command("bench", "goood")
     assert done.code == 1
     assert "did you mean 'good'?" in done.err
@@ -339,9 +342,10 @@ def test_bench_lists_and_suggests(tiercel_command, checkout):
 def test_bench_without_a_checkout(tiercel_command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(bench.tiercel, "__file__", str(tmp_path / "site-packages" / "tiercel" / "__init__.py"))
-    done = tiercel_command("bench")
+    done = tiercel_command("bench", "entry")
     assert done.code == 1
     assert "part of a checkout" in done.err
+    assert "softmax" in tiercel_command("bench", "--list").out
 
 
 def test_warnings_of_the_script_are_the_scripts(tiercel_command, script, tmp_path):

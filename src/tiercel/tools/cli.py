@@ -29,7 +29,7 @@ COMMANDS: Final = {
     "asm": ("assemble", "make a .msir file of a printed program"),
     "explain": ("explain", "run a script, then tell what its jitted functions did and why"),
     "stages": ("stages", "print the forms of a function on its way to machine code"),
-    "bench": ("bench", "run the benchmarks of a checkout"),
+    "bench": ("bench", "compare with NumPy, torch, ONNX Runtime, JAX and Numba, or run a checkout's measurements"),
     "doctor": ("doctor", "tell what is installed, what is on, and what is not and why"),
     "cache": ("cache", "list or clear the kernels kept on disk"),
 }

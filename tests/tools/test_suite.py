@@ -1,0 +1,458 @@
+"""The benchmark suite: its machinery on tiny peers, its numbers, its record. Nothing here is about how long it takes."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.tools import suite_cases
+from tests.tools.commands import Command
+from tests.tools.suite_cases import CASES, REGISTRY, peer
+from tiercel.errors import TiercelError
+from tiercel.tools import bench
+from tiercel.tools.suite import agreement, plot, record, schedule, statistics, table
+from tiercel.tools.suite import cases as real
+from tiercel.tools.suite.case import Cannot, Setting, next_power, padded
+from tiercel.tools.suite.child import Request
+from tiercel.tools.suite.peers import PEERS, Peer, chosen, environment
+from tiercel.tools.suite.process import Child, Failed
+
+CASE = CASES["doubling"]
+FAST = schedule.Options(True, 1, 60.0, 4, 0.0005, 30.0, 0.02, 30.0)
+
+
+@pytest.fixture
+def tiercel_command(capsys):
+    return Command(capsys)
+
+
+@pytest.fixture(scope="module")
+def measured():
+    """One run of the tiny case: three peers that are right, and all that are not but for the one that hangs."""
+    bad = ("Wrong", "Misshapen", "Refusing", "Raising", "Crashing", "Leaving")
+    peers = [
+        PEERS["tiercel"],
+        PEERS["numpy"],
+        peer(suite_cases.Printing),
+        Peer("absent", ("no_such_package",)),
+        *(peer(getattr(suite_cases, name)) for name in bad),
+    ]
+    said = []
+    made = schedule.run_case(REGISTRY, CASE, peers, FAST, said.append)
+    assert said[0] == "doubling: tiercel"
+    return record.make([made], peers, FAST, record.now())
+
+
+@pytest.fixture
+def peers(measured):
+    return measured["cases"][0]["peers"]
+
+
+# ---- a case ----------------------------------------------------------------------------------------------------------
+
+
+def test_peers_that_are_right_are_timed_at_every_shape(measured, peers):
+    for name in ("tiercel", "numpy", "printing"):
+        assert peers[name]["state"] == "ok"
+        assert [len(rounds) for rounds in peers[name]["steady"]] == [4, 4]
+        assert len(peers[name]["stream"]["calls_s"]) == 6
+        assert peers[name]["stream"]["whole"]
+        assert peers[name]["stream"]["total_s"] >= sum(peers[name]["stream"]["calls_s"])
+        assert peers[name]["stream"]["memory"]["peak_mb"] > 1
+    assert measured["cases"][0]["rounds"] == 4
+    assert measured["cases"][0]["reference_shapes"] == 2
+
+
+def test_tiercel_says_how_it_ran(peers):
+    told = peers["tiercel"]["told"]
+    assert told["stats"]["calls"] > 6
+    assert "<lambda>" in told["explain"]
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "reason"),
+    [
+        ("wrong", "wrong", "wrong at 5: result 0 is off by up to 0.01"),
+        ("misshapen", "wrong", "wrong at 2: result has shapes [(), (2, 3)], expected [(2, 3), ()]"),
+        ("refusing", "cannot", "there is no doubling here"),
+        ("raising", "error", "ValueError: seven is not a dtype"),
+        ("crashing", "died", "died: SIGSEGV"),
+        ("leaving", "died", "died: out of something"),
+        ("absent", "missing", "no_such_package is not installed"),
+    ],
+)
+def test_a_peer_that_fails_is_named_and_not_timed(peers, name, state, reason):
+    assert peers[name]["state"] == state
+    assert reason in peers[name]["reason"]
+    assert "steady" not in peers[name] or not any(peers[name]["steady"])
+
+
+def test_a_peer_that_hangs_is_ended():
+    made = schedule.run_case(
+        REGISTRY, CASE, [peer(suite_cases.Hanging)], schedule.Options(True, 1, 0.5, reference_s=1), lambda _: None
+    )
+    assert made["peers"]["hanging"] == {
+        "state": "slow",
+        "reason": "over 0.5 s",
+        "import_s": made["peers"]["hanging"]["import_s"],
+    }
+    assert made["summary"]["ratio"] is None
+
+
+def test_tiercel_wrong_is_a_failure(measured, capsys):
+    made = copy.deepcopy(measured)
+    made["cases"][0]["peers"]["tiercel"] |= {"state": "wrong", "reason": "wrong at 2: off"}
+    parser = __import__("argparse").ArgumentParser()
+    bench.add_arguments(parser)
+    assert bench._finish(made, parser.parse_args([])) == 1
+    assert "doubling: wrong at 2: off" in capsys.readouterr().err
+
+
+def test_streams_and_inputs_are_the_same_everywhere():
+    assert CASE.stream(True) == CASE.stream(True)
+    assert len(CASE.stream(False)) == 12
+    (first,), (second,) = CASE.made_inputs((4,)), CASE.made_inputs((4,))
+    np.testing.assert_array_equal(first, second)
+    assert not np.array_equal(first, CASE.made_inputs((5,))[0][:4])
+
+
+# ---- processes -------------------------------------------------------------------------------------------------------
+
+
+def state_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "gone"
+
+
+def until(condition, seconds=30.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_child_runs_only_while_it_is_asked(tmp_path):
+    with Child(Request(REGISTRY, "doubling", PEERS["numpy"].runtime, 1, str(tmp_path)), "numpy", 60) as child:
+        until(lambda: state_of(child.process.pid) == "T")
+        assert len(child.ask("stream", shapes=[(3,)], limit_s=10)["calls_s"]) == 1
+        until(lambda: state_of(child.process.pid) == "T")
+        with pytest.raises(Failed, match="AttributeError"):
+            child.ask("nothing_of_this_name")
+        assert child.ask("time", shape=(3,), turn_s=0)
+    assert state_of(child.process.pid) == "gone"
+    assert child.process.returncode == -9
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="PR_SET_PDEATHSIG")
+def test_a_stopped_child_dies_with_its_parent(tmp_path):
+    code = f"""
+import os
+from tiercel.tools.suite.child import Request
+from tiercel.tools.suite.process import Child
+child = Child(Request({REGISTRY!r}, "doubling", {PEERS["numpy"].runtime!r}, 1, {str(tmp_path)!r}), "numpy", 60)
+print(child.process.pid, flush=True)
+os.kill(os.getpid(), 9)
+"""
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=variables)
+    pid = int(done.stdout)
+    until(lambda: state_of(pid) in ("gone", "Z"))
+
+
+def test_every_peer_gets_the_same_threads_and_no_old_caches(tmp_path):
+    made = environment(3, str(tmp_path))
+    assert {made[f"{n}_NUM_THREADS"] for n in ("OMP", "OPENBLAS", "MKL", "NUMBA", "TIERCEL")} == {"3"}
+    assert made["TIERCEL_CACHE_DIR"].startswith(str(tmp_path))
+    assert made["TORCHINDUCTOR_CACHE_DIR"].startswith(str(tmp_path))
+
+
+# ---- agreement -------------------------------------------------------------------------------------------------------
+
+
+def of(*arrays):
+    return agreement.sample(arrays)
+
+
+def test_one_wrong_peer_among_three_is_found_without_a_reference():
+    good = np.linspace(-1, 1, 50)
+    samples = {"a": of(good), "b": of(good + 1e-7), "c": of(good + 1e-2)}
+    assert list(agreement.disagreements(samples, None, 1e-5, 1e-6)) == ["c"]
+    samples["c"] = of(good[:-1])
+    assert "shapes" in agreement.disagreements(samples, None, 1e-5, 1e-6)["c"]
+
+
+def test_the_reference_outvotes_the_majority():
+    good = np.linspace(-1, 1, 50)
+    samples = {"a": of(good), "b": of(good + 1), "c": of(good + 1)}
+    assert list(agreement.disagreements(samples, of(good), 1e-5, 1e-6)) == ["b", "c"]
+
+
+def test_special_values_must_agree():
+    special = np.array([np.nan, np.inf, -np.inf, 1.0])
+    same = {"a": of(special), "b": of(special.copy())}
+    assert agreement.disagreements(same, of(special), 1e-5, 1e-6) == {}
+    for place, value in ((0, 1.0), (1, 5.0), (2, np.nan), (3, np.nan)):
+        other = special.copy()
+        other[place] = value
+        assert list(agreement.disagreements({"a": of(other)}, of(special), 1e-5, 1e-6)) == ["a"]
+
+
+def test_few_elements_may_be_odd_where_a_case_says_so():
+    good = np.zeros(1000)
+    odd = good.copy()
+    odd[3] = 1
+    assert agreement.disagreements({"a": of(odd)}, of(good), 0, 1e-6, odd_share=0.001) == {}
+    assert agreement.disagreements({"a": of(odd)}, of(good), 0, 1e-6, odd_share=0.0009) != {}
+
+
+def test_large_results_are_sampled_at_the_same_places():
+    array = np.arange(100_000)
+    first, second = agreement.sample([array], 7), agreement.sample([array.copy()], 7)
+    np.testing.assert_array_equal(first.elements[0], second.elements[0])
+    assert first.elements[0].size == agreement.ELEMENTS
+    assert agreement.sample([3, 2.5, True]).shapes == ((), (), ())
+
+
+def test_nobody_to_compare_with_is_no_disagreement():
+    assert agreement.disagreements({"a": of(np.zeros(2))}, None, 0, 0) == {}
+    assert agreement.disagreements({"a": of(np.zeros(0))}, of(np.zeros(0)), 0, 0) == {}
+
+
+# ---- numbers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", range(1, 60))
+def test_the_range_holds_the_median_with_the_stated_confidence(count):
+    k = statistics._order(count)
+
+    def inside(k):
+        return 1 - 2 * sum(math.comb(count, i) for i in range(k + 1)) / 2**count
+
+    assert k == 0 or inside(k) >= 0.95
+    assert inside(k + 1) < 0.95
+    assert 0 <= k <= (count - 1) / 2
+
+
+def test_ratios_are_of_neighbours():
+    ratio = statistics.ratio_of_rounds([2.0, 20.0, 6.0], [1.0, 10.0, 2.0, 99.0])
+    assert (ratio.value, ratio.low, ratio.high) == (2.0, 2.0, 3.0)
+    with pytest.raises(ValueError, match="no rounds"):
+        statistics.ratio_of_rounds([], [1.0])
+
+
+@given(st.lists(st.floats(0.001, 1000), min_size=1, max_size=50), st.floats(0.01, 1))
+def test_percentiles_count(values, share):
+    found = statistics.percentile(values, share)
+    assert found in values
+    assert sum(v <= found for v in values) >= share * len(values)
+    assert sum(v < found for v in values) < share * len(values)
+
+
+def test_geometric_mean():
+    assert statistics.geometric_mean([1, 4]) == pytest.approx(2)
+    assert math.isnan(statistics.geometric_mean([]))
+
+
+def made_case(**steady):
+    peers = {n: {"state": "ok", "steady": s} for n, s in steady.items()}
+    return {"shapes": [[1], [2]], "peers": peers}
+
+
+def test_the_best_peer_is_found_for_each_shape():
+    case = made_case(tiercel=[[1.0] * 3, [8.0] * 3], numpy=[[2.0] * 3, [4.0] * 3], numba=[[4.0] * 3, [2.0] * 3])
+    told = schedule.compare(case)
+    assert [row["best"] for row in told["shapes"]] == ["numpy", "numba"]
+    assert [row["ratio"] for row in told["shapes"]] == [0.5, 4.0]
+    assert told["ratio"] == pytest.approx(math.sqrt(2))
+    assert told["against"]["numpy"] == pytest.approx(1.0)
+
+
+def test_a_peer_that_is_wrong_is_never_the_best():
+    case = made_case(tiercel=[[1.0], [1.0]], numpy=[[2.0], [2.0]], numba=[[0.1], [0.1]])
+    case["peers"]["numba"] |= {"state": "wrong", "reason": "wrong"}
+    assert [row["best"] for row in schedule.compare(case)["shapes"]] == ["numpy", "numpy"]
+
+
+@given(st.integers(1, 10_000), st.sampled_from([1, 8, 16]))
+def test_buckets_are_powers_of_two(number, least):
+    bucket = next_power(number, least)
+    assert bucket >= max(number, least)
+    assert bucket & (bucket - 1) == 0
+    assert bucket == least or bucket < 2 * number
+
+
+def test_padding_keeps_what_is_there():
+    wide = padded(np.ones((2, 3, 4), np.float32), 4, 8)
+    assert (wide.shape, wide.dtype, wide.sum()) == ((4, 8, 4), np.float32, 24)
+    assert wide[:2, :3].all()
+
+
+# ---- the record ------------------------------------------------------------------------------------------------------
+
+
+def test_a_record_survives_json(measured, tmp_path):
+    assert record.check(measured) is None
+    record.save(measured, tmp_path / "r.json")
+    assert record.load(tmp_path / "r.json") == json.loads(json.dumps(measured))
+    assert measured["machine"]["cores"] >= 1
+    assert measured["versions"]["absent"] is None
+    assert measured["versions"]["numpy"] == np.__version__
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda r: r.update(schema=0), "schema 0"),
+        (lambda r: r.pop("machine"), "'machine'"),
+        (lambda r: r["cases"][0].pop("stream"), "has no 'stream'"),
+        (lambda r: r["cases"][0]["sizes"].pop(), "other sizes"),
+        (lambda r: r["cases"][0]["peers"]["numpy"].update(state="fine"), "state 'fine'"),
+        (lambda r: r["cases"][0]["peers"]["absent"].pop("reason"), "no reason"),
+        (lambda r: r["cases"][0]["peers"]["numpy"]["steady"].pop(), "not a time for each shape"),
+    ],
+)
+def test_what_is_no_record_is_refused(measured, tmp_path, change, complaint):
+    broken = copy.deepcopy(measured)
+    change(broken)
+    assert complaint in record.check(broken)
+    record.save(broken, tmp_path / "r.json")
+    with pytest.raises(TiercelError, match="not a record"):
+        record.load(tmp_path / "r.json")
+
+
+def test_text_is_no_record(tmp_path):
+    (tmp_path / "r.json").write_text("{")
+    with pytest.raises(TiercelError, match="not JSON"):
+        record.load(tmp_path / "r.json")
+    assert record.check([]) == "no object"
+
+
+def test_merging_takes_the_last_of_each_case(measured):
+    other = copy.deepcopy(measured)
+    other["cases"][0]["title"] = "later"
+    other["cases"].append({**other["cases"][0], "name": "second"})
+    merged = record.merged([measured, other])
+    assert [(c["name"], c["title"]) for c in merged["cases"]] == [("doubling", "later"), ("second", "later")]
+
+
+# ---- the command -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def saved(measured, tmp_path):
+    record.save(measured, tmp_path / "r.json")
+    return tmp_path / "r.json"
+
+
+def test_a_record_is_shown_without_measuring(tiercel_command, saved, tmp_path):
+    done = tiercel_command("bench", "--load", saved, "--explain", "--json", tmp_path / "again.json")
+    assert done.code == 0
+    for text in ("doubling: twice the input", "absent: no_such_package is not installed", "died: SIGSEGV"):
+        assert text in done.out
+    for text in ("6 calls of random shapes", "geometric mean", "1 thread each", "missing: absent", "<lambda>"):
+        assert text in done.out
+    assert record.load(tmp_path / "again.json") == record.load(saved)
+
+
+def test_cases_are_run_and_written(tiercel_command, tmp_path, monkeypatch):
+    monkeypatch.setattr(bench, "CASES", CASES)
+    monkeypatch.setattr(bench, "REGISTRY", REGISTRY)
+    monkeypatch.setattr(schedule.Options, "usual", lambda quick, threads, limit: FAST)
+    done = tiercel_command("bench", "doubling", "--peers", "numpy", "--threads", 1, "--json", tmp_path / "r.json")
+    assert done.code == 0
+    (case,) = record.load(tmp_path / "r.json")["cases"]
+    assert list(case["peers"]) == ["tiercel", "numpy"]
+    assert case["summary"]["ratio"] > 0
+
+
+def test_names_that_are_not_there(tiercel_command):
+    done = tiercel_command("bench", "sofmax")
+    assert done.code == 1
+    assert "did you mean 'softmax'?" in done.err
+    done = tiercel_command("bench", "softmax", "--peers", "numpi")
+    assert done.code == 1
+    assert "did you mean 'numpy'?" in done.err
+    assert tiercel_command("bench", "softmax", "--threads", "0").code == 2
+    assert tiercel_command("bench", "softmax", "--limit", "-1").code == 2
+
+
+def test_plots_need_matplotlib_before_anything_is_measured(tiercel_command, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    done = tiercel_command("bench", "softmax", "--plot", tmp_path / "p.png")
+    assert done.code == 1
+    assert "pip install 'tiercel[bench]'" in done.err
+
+
+def test_a_plot_is_drawn(measured, tmp_path):
+    pytest.importorskip("matplotlib")
+    plot.draw(measured, tmp_path / "p.png")
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(TiercelError, match="nothing to draw"):
+        plot.draw({**measured, "cases": []}, tmp_path / "q.png")
+
+
+def test_tiercel_is_always_among_the_peers():
+    assert [p.name for p in chosen(["numpy"])] == ["tiercel", "numpy"]
+    assert [p.name for p in chosen([])] == list(PEERS)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(1.5, "1.50 s"), (0.9996, "1.00 s"), (0.0123, "12.3 ms"), (5e-7, "500 ns"), (2e-6, "2.00 us")]
+)
+def test_durations(seconds, text):
+    assert table.duration(seconds) == text
+
+
+# ---- the real cases --------------------------------------------------------------------------------------------------
+
+SMALL = [name for name in real.CASES if not name.startswith("encoder") and name != "block-768"]
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_tiercel_agrees_with_numpy_in_float64(name):
+    case = real.CASES[name]
+    weights = case.made_weights()
+    double = {n: w.astype(np.float64) for n, w in weights.items()}
+    shape = case.shapes(True)[0]
+    inputs = case.made_inputs(shape)
+    wide = [v.astype(np.float64) if getattr(v, "dtype", None) == np.float32 else v for v in inputs]
+    got, right = case.tiercel(weights)(*inputs), case.numpy(double)(*wide)
+    from tiercel.tools.suite.child import _leaves
+
+    samples = [agreement.sample([np.asarray(leaf) for leaf in _leaves(r)]) for r in (got, right)]
+    assert agreement.disagreements({"tiercel": samples[0]}, samples[1], case.rtol, case.atol, case.odd_share) == {}
+
+
+@pytest.mark.parametrize("name", real.CASES)
+def test_shapes_grow_and_names_are_whole(name):
+    case = real.CASES[name]
+    assert case.name == name
+    assert case.title
+    for quick in (True, False):
+        shapes = case.shapes(quick)
+        assert len(set(shapes)) == len(shapes) > 1
+        stream = case.stream(quick)
+        assert len(stream) == case.calls[not quick]
+        assert {len(s) for s in (*shapes, *stream)} == {len(case.labels)}
+
+
+def test_a_peer_that_a_case_does_not_know_says_so():
+    with pytest.raises(Cannot, match="not written"):
+        CASE.jax({})
+    with pytest.raises(Cannot, match="Numba has no batched"):
+        real.CASES["block-384"].numba({})
+    assert Setting(1, Path()).threads == 1

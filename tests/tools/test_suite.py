@@ -1,4 +1,4 @@
-"""The benchmark suite: its machinery on tiny peers, its numbers, its record. Nothing here is about how long it takes."""
+"""The benchmark suite: its machinery on tiny peers, its numbers, its record. Nothing is about how long it takes."""
 
 from __future__ import annotations
 

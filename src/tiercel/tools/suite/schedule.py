@@ -29,8 +29,10 @@ from tiercel.tools.suite.statistics import geometric_mean, median, percentile, r
 __all__ = ["OURS", "Options", "compare", "run_case"]
 
 OURS: Final = "tiercel"
-# A peer that is so much slower than the fastest at a shape gets a turn there in the first rounds only.
+# A peer that is so much slower than the fastest at a shape, and takes longer than this, gets a turn there in the first
+# rounds only: others could have many in its place.
 _HOPELESS: Final = 8.0
+_LONG_S: Final = 0.05
 _ROUNDS_FOR_HOPELESS: Final = 3
 _FEWEST_ROUNDS: Final = 3
 
@@ -224,7 +226,8 @@ def _rounds(options: Options, children: dict[str, Child], shapes: list[Shape], o
             turn += 1
             for name in names[turn % len(names) :] + names[: turn % len(names)] if names else ():
                 times = out[name]["steady"][index]
-                if number >= _ROUNDS_FOR_HOPELESS and times and median(times) > _HOPELESS * fastest and name != OURS:
+                hopeless = bool(times) and median(times) > max(_HOPELESS * fastest, _LONG_S) and name != OURS
+                if hopeless and number >= _ROUNDS_FOR_HOPELESS:
                     continue
                 try:
                     times.append(median(children[name].ask("time", shape=shape, turn_s=options.turn_s)))

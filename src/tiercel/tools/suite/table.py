@@ -111,8 +111,9 @@ def of_run(record: Mapping[str, Any]) -> list[RenderableType]:
     """Return the table of all cases, and what it was measured on."""
     cases = record["cases"]
     names = sorted({n for c in cases for n in c["summary"]["against"]}, key=list(record["versions"]).index)
-    columns = ["to best peer", *(f"to {n}" for n in names), "stream, to best compiling", "compiled"]
-    table = _table("Tiercel's time to that of others (geometric mean over shapes; below 1: faster)", "case", columns)
+    columns = ["best peer", *names, "stream", "compiled"]
+    table = _table("Tiercel's time to that of others; below 1: faster", "case", columns)
+    table.caption = "steady calls: geometric means over shapes; stream: total time to that of the best compiling peer"
     for case in cases:
         summary = case["summary"]
         stream = summary["stream_ratios"].get("compiling")
@@ -138,7 +139,7 @@ def of_run(record: Mapping[str, Any]) -> list[RenderableType]:
 
 
 def compiled_share(peer: Mapping[str, Any]) -> str:
-    """Return how much of Tiercel's time was spent in compiled code, as text."""
+    """Return which share of the time in jitted functions was spent in compiled code, as text."""
     stats = peer.get("told", {}).get("stats", {})
     total = stats.get("time_ns", 0) + stats.get("compiled_time_ns", 0)
-    return f"{stats.get('compiled_time_ns', 0) / total:.0%} of time" if total else "-"
+    return f"{stats.get('compiled_time_ns', 0) / total:.0%}" if total else "-"

@@ -28,11 +28,12 @@ from typing import TYPE_CHECKING
 
 from tiercel.compiler.dims import dim_expression
 from tiercel.compiler.elementwise import NotLowered
+from tiercel.compiler.gather import has_arrays
 from tiercel.compiler.graph import Graph, Node, Region, Result, Value, Write
 from tiercel.compiler.interface import WriteSpec
 from tiercel.compiler.memory import Memory
-from tiercel.compiler.movement import selected
 from tiercel.compiler.nests import Access
+from tiercel.compiler.subscript import selected
 from tiercel.dtypes import as_dtype
 from tiercel.loops.form import (
     INDEX,
@@ -86,6 +87,8 @@ def split_writes(
         while value not in inputs:
             node = producers.get(value)
             if node is None or node.operator != "index_put" or node.attributes.get("accumulate"):
+                break
+            if has_arrays(node.attributes["indices"]):
                 break
             chain.append(node)
             parts.append(Part(node.attributes["indices"], node.inputs[1], node.origin))

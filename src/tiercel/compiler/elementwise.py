@@ -303,11 +303,41 @@ def _fma(xs: Sequence[Expr], dtype: DType, _: Mapping[str, Any]) -> Expr:
 
 def _division(op: str) -> Builder:
     def build(xs: Sequence[Expr], dtype: DType, _: Mapping[str, Any]) -> Expr:
-        if dtype.kind != "f":
-            raise NotLowered(f"integer {op} (a zero divisor warns)")
-        return Binary(op, cast(xs[0], dtype), cast(xs[1], dtype))
+        if dtype.kind == "f":
+            return Binary(op, cast(xs[0], dtype), cast(xs[1], dtype))
+        if dtype.kind not in "iu" or op == "fmod":
+            raise NotLowered(f"{op} of {dtype.name}")
+        x, y = cast(xs[0], dtype), cast(xs[1], dtype)
+        if isinstance(y, Const) and y.value not in (0, -1):
+            return Binary(op, x, y)
+        return _guarded_division(op, x, y, dtype)
 
     return build
+
+
+def _guarded_division(op: str, x: Expr, y: Expr, dtype: DType) -> Expr:
+    """Integer division by anything: by zero it is zero with the flag `divide`, by -1 the (wrapped) negative."""
+    zero, one = _number(0, dtype), _number(1, dtype)
+    nothing = Compare("eq", y, zero)
+    unsafe: Expr = nothing
+    otherwise: Expr = zero
+    if dtype.kind == "i":
+        opposite = Compare("eq", y, _number(-1, dtype))
+        unsafe = Binary("or", nothing, opposite)
+        if op == "floordiv":
+            otherwise = Select(opposite, Unary("neg", x), zero)
+    result = Select(unsafe, otherwise, Binary(op, x, Select(unsafe, one, y)))
+    result = _after(Binary("div", _number(1.0, FLOAT32), Cast(y, FLOAT32)), result)
+    if dtype.kind == "i" and op == "floordiv":
+        beyond = Binary("and", opposite, Compare("eq", x, _number(int(np.iinfo(dtype.numpy).min), dtype)))
+        large = Select(beyond, Cast(x, FLOAT64), _number(2.0, FLOAT64))
+        result = _after(Binary("mul", large, _number(8e307, FLOAT64)), result)
+    return result
+
+
+def _after(raising: Expr, result: Select) -> Select:
+    """`result`, with the flags of `raising`, a number that is never zero and not made of constants alone."""
+    return Select(Compare("eq", raising, _number(0.0, raising.dtype)), _number(0, result.dtype), result)
 
 
 def _invert(xs: Sequence[Expr], dtype: DType, _: Mapping[str, Any]) -> Expr:

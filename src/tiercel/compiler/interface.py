@@ -31,6 +31,7 @@ class InputSpec:
         contiguous: the array must be C-contiguous; else its strides are passed.
         source: where the value is found: ("register", r), ("global", name), ...
         value: a Python int that must be met exactly, or whose symbol is bound.
+        indexes: sizes of axes that this array of integers is, or may be, an index into: trials take it in range.
     """
 
     name: str
@@ -41,6 +42,7 @@ class InputSpec:
     source: tuple[str, Any]
     wrapper: str = "ndarray"
     value: DimLike | None = None
+    indexes: tuple[DimLike, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

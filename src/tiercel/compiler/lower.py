@@ -148,6 +148,7 @@ class Lowerer:
         self.trips: dict[DimLike, DimLike] = {}  # loop counter -> trip count
         self.largest: dict[str, DimLike] = {}  # symbol bound in a loop -> what it is at most, known at entry
         self.inputs: dict[str, int] = {}  # root buffer -> number of the input
+        self.indexed: dict[int | None, list[DimLike]] = {}  # input (None: computed) -> sizes it is an index into
         self._counts: dict[str, int] = {}
         self._taken = {s.name for given in region.inputs for s in _symbols_of_type(given.value.type)}
         self.nests = Nests(self)
@@ -393,6 +394,10 @@ class Lowerer:
         """Leave at the instruction unless `condition` holds."""
         self.emit(If(Unary("not", condition), Block((Exit(self.site(origin)),))))
 
+    def note_index(self, memory: Memory, size: DimLike) -> None:
+        """An array of integers is an index into an axis of `size`: trials take it in range."""
+        self.indexed.setdefault(self.inputs.get(memory.root.name), []).append(size)
+
     def require_equal(self, a: DimLike, b: DimLike, origin: int) -> None:
         """Leave unless two sizes are equal."""
         if a != b and self.facts.equal(a, b) is not True:
@@ -614,6 +619,7 @@ class Lowerer:
             for dim in (*spec.dims, *(() if spec.value is None else (spec.value,))):
                 for symbol in sorted(symbols_of(dim), key=str):
                     symbols.setdefault(symbol.name)
+        specs = [self._indexing(number, spec) for number, spec in enumerate(specs)]
         sizes = [SizeSpec(name, "symbol") for name in symbols] + strides
         commits = self.commits
         if region.writes:
@@ -635,6 +641,14 @@ class Lowerer:
         )
         interface = Interface(tuple(specs), tuple(sizes), {"return": recipes}, tuple(self.packs), tuple(commits.specs))
         return Lowered(function, interface, tuple(self.sites), region)
+
+    def _indexing(self, number: int, spec: InputSpec) -> InputSpec:
+        """The description of an input with the axes it is an index into, as far as their sizes are known outside."""
+        if spec.kind != "array" or spec.dtype.kind not in "iu":
+            return spec
+        sizes = self.indexed.get(number) or self.indexed.get(None, [])
+        known = {s for size in sizes for s in symbols_of(size) if s.kind != "input"}
+        return replace(spec, indexes=tuple(dict.fromkeys(d for d in sizes if not set(symbols_of(d)) & known)))
 
     def _inputs(self) -> tuple[list[InputSpec], list[SizeSpec], list[Buffer], list[Var]]:
         specs: list[InputSpec] = []

@@ -15,14 +15,15 @@ from tiercel.compiler.arrange import join
 from tiercel.compiler.dims import dim_expression
 from tiercel.compiler.elementwise import NotLowered
 from tiercel.compiler.fuse import REDUCTIONS
-from tiercel.compiler.gather import gather_rows
+from tiercel.compiler.gather import has_arrays, lower_along, lower_gather_nd, lower_index, lower_take, write_selected
 from tiercel.compiler.graph import Node, Value
 from tiercel.compiler.memory import Memory
 from tiercel.compiler.reductions import lower_reduction
+from tiercel.compiler.subscript import selected
 from tiercel.loops.form import Const, Expr
 from tiercel.loops.index import index_add, index_mul
-from tiercel.operators.types import ArrayType, PyIntType
-from tiercel.shapes import Dim, DimLike, dim_max, dim_min, normalize_axis, product, slice_dim
+from tiercel.operators.types import ArrayType
+from tiercel.shapes import Dim, DimLike, normalize_axis, product
 
 if TYPE_CHECKING:
     from tiercel.compiler.lower import Lowerer
@@ -172,8 +173,11 @@ def _stack(state: Lowerer, node: Node) -> None:
 
 
 def _index(state: Lowerer, node: Node) -> None:
-    """Basic indexing: ints, slices, None and Ellipsis. The key is `attributes["key"]`."""
+    """Ints, slices, None and Ellipsis give a view, integer arrays a copy. The key is `attributes["key"]`."""
     key = node.attributes.get("key", node.inputs[1] if len(node.inputs) > 1 else None)
+    if has_arrays(key):
+        lower_index(state, node)
+        return
     output = node.outputs[0]
     within = bool(node.attributes.get(WITHIN, False))
     result = selected(state, state.place(node.inputs[0]), key, node.origin, within=within)
@@ -185,9 +189,14 @@ def _index(state: Lowerer, node: Node) -> None:
 
 
 def _index_put(state: Lowerer, node: Node) -> None:
-    """A copy in which the elements of a basic index are replaced; the key is `attributes["indices"]`."""
-    x, value = node.inputs
+    """A copy in which the elements that the key `attributes["indices"]` selects are replaced."""
+    x, value = node.inputs[:2]
     source = state.place(x)
+    if has_arrays(node.attributes["indices"]):
+        for whole in state.destinations(node.outputs[0]):
+            state.nests.copy(source, whole)
+            write_selected(state, whole, node.attributes["indices"], value, node.origin)
+        return
     array = isinstance(value.type, ArrayType) and value.type.rank > 0
     element = None if array else state.scalar(value)
     for whole in state.destinations(node.outputs[0]):
@@ -205,81 +214,6 @@ def _index_put(state: Lowerer, node: Node) -> None:
 
 def _fill_with(state: Lowerer, target: Memory, element: Expr) -> None:
     state.nests.fill(target, lambda index: element)
-
-
-def selected(state: Lowerer, memory: Memory, key: object, origin: int, *, within: bool = False) -> Memory:
-    """The part of a memory that a basic index selects; bounds of ints are checked unless all is `within`."""
-    parts = list(key) if isinstance(key, tuple) else [key]
-    rank = len(memory.shape)
-    used = sum(p is not None and p is not Ellipsis for p in parts)
-    if Ellipsis not in [p if p is Ellipsis else 0 for p in parts]:
-        parts.append(Ellipsis)
-    shape: list[DimLike] = []
-    strides: list[DimLike] = []
-    offset = memory.offset
-    axis = 0
-    for part in parts:
-        if part is None:
-            shape.append(1)
-            strides.append(0)
-        elif part is Ellipsis:
-            for _ in range(rank - used):
-                shape.append(memory.shape[axis])
-                strides.append(memory.strides[axis])
-                axis += 1
-        elif isinstance(part, slice):
-            size, stride = memory.shape[axis], memory.strides[axis]
-            bounds = [_static_int(b) for b in (part.start, part.stop, part.step)]
-            step = 1 if bounds[2] is None else bounds[2]
-            if not isinstance(step, int):
-                raise NotLowered("a slice with a step that is not known")
-            shape.append(slice_dim(size, bounds[0], bounds[1], step))
-            strides.append(stride * step)
-            first = bounds[0] if within and isinstance(bounds[0], Dim) else _first_of(state, size, bounds[0], step)
-            offset = offset + first * stride
-            axis += 1
-        else:
-            place = part if within and isinstance(part, Dim) else state.nests.position(part, memory.shape[axis], origin)
-            offset = offset + place * memory.strides[axis]
-            axis += 1
-    return Memory(memory.root, tuple(shape), tuple(strides), offset)
-
-
-def _static_int(bound: object) -> DimLike | None:
-    if isinstance(bound, Value):
-        if isinstance(bound.type, PyIntType) and bound.type.value is not None:
-            return bound.type.value
-        raise NotLowered("a slice bound that is not a size")
-    return bound  # type: ignore[return-value]
-
-
-def _first_of(state: Lowerer, size: DimLike, start: DimLike | None, step: int) -> DimLike:
-    """The first position a slice takes, clipped as Python does."""
-    if start is None:
-        return 0 if step > 0 else size - 1
-    facts, last = state.facts, size if step > 0 else size - 1
-    if facts.less_equal(0, start) is True:
-        return start if facts.less_equal(start, last) is True else dim_min(start, last)
-    if facts.less_equal(start, -1) is True:
-        return dim_max(start + size, 0 if step > 0 else -1)
-    raise NotLowered("a slice that starts at a computed size whose sign is not known")
-
-
-def _gather(state: Lowerer, node: Node) -> None:
-    """Rows of a table by integer indices: `x[i]`, take and gather along axis 0, embedding.
-
-    All indices are checked first: an index out of range leaves the region before anything is written.
-    """
-    if node.operator == "embedding":
-        indices, table = node.inputs[:2]
-    else:
-        table, indices = node.inputs[:2]
-        if node.attributes.get("axis") != 0 or node.attributes.get("mode", "raise") != "raise":
-            raise NotLowered(f"{node.operator} along another axis than the first")
-    kind = _array(indices).dtype
-    if kind.kind not in "iu" or kind.name == "uint64":
-        raise NotLowered(f"an index of {kind.name}")
-    gather_rows(state, state.place(table), state.place(indices), node.outputs[0], node.origin)
 
 
 def _fill(state: Lowerer, node: Node) -> None:
@@ -347,7 +281,9 @@ RULES: Mapping[str, Rule] = {
     "stack": _stack,
     "index": _index,
     "index_put": _index_put,
-    **dict.fromkeys(("embedding", "take", "gather"), _gather),
+    **dict.fromkeys(("embedding", "take", "gather"), lower_take),
+    **dict.fromkeys(("take_along_axis", "gather_elements"), lower_along),
+    "gather_nd": lower_gather_nd,
     **dict.fromkeys(("zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like"), _fill),
     "arange": _arange,
     **dict.fromkeys(("tril", "triu"), _triangle),

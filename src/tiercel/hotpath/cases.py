@@ -316,7 +316,9 @@ def _value(
 ) -> Any:
     if spec.kind == "array":
         shape = tuple(size_of(d, sizes) for d in spec.dims)
-        array = _array(shape, spec.dtype.numpy, how, generator)
+        array = _array(shape, spec.dtype.numpy, how, generator) if not spec.indexes else _positions(
+            shape, spec.dtype.numpy, min(_size(d, sizes) for d in spec.indexes), how, generator
+        )  # fmt: skip
         return array if spec.contiguous else _strided(array, generator)
     if spec.value is not None:
         return size_of(spec.value, sizes)
@@ -332,6 +334,16 @@ def _value(
     if spec.kind == "npscalar":
         return spec.dtype.numpy.type(value)
     return {"pyint": int, "pyfloat": float, "pybool": bool}[spec.kind](value)
+
+
+def _positions(
+    shape: tuple[int, ...], dtype: np.dtype[Any], size: int, how: str, generator: np.random.Generator
+) -> np.ndarray[Any, Any]:
+    """Indices into an axis of `size`; also from the end, but for plain ones."""
+    limits = np.iinfo(dtype)
+    high = max(1, min(size, int(limits.max)))
+    low = 0 if how == "plain" else max(-size, int(limits.min))
+    return generator.integers(low, high, shape, dtype=dtype)
 
 
 def _scaled(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

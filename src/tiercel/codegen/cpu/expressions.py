@@ -601,6 +601,8 @@ class Expressions:
             return self._element(pointer, buffer, flat), Const(0, INDEX), flat
         parts = linear_in(flat, axis.index, self.varies)
         if parts is None:
+            if self.emit(flat).lanes == 1:  # it holds an element that is the same in all lanes
+                return self._element(pointer, buffer, flat), Const(0, INDEX), flat
             return pointer, None, flat
         return self._element(pointer, buffer, parts[1]), parts[0], parts[1]
 

@@ -170,7 +170,11 @@ class Instructions(Peeling):
         x, key = self.operand(ins.x), self.operand(ins.key)
         if isinstance(x, Value):
             parts = key.items if isinstance(key, Tuple) else (key,)
-            self.registers[ins.dst] = self.index_array(x, tuple(self.key_part(p) for p in parts))
+            arrays = self.array_key(parts)
+            if arrays is not None:
+                self.registers[ins.dst] = self.index_by_arrays(x, arrays)
+            else:
+                self.registers[ins.dst] = self.index_array(x, tuple(self.key_part(p) for p in parts))
             return
         if isinstance(x, Mapping):
             wanted = self.static(key)

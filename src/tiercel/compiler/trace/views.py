@@ -7,19 +7,45 @@ In: an array value and a key of ints, sizes, slices, None and Ellipsis, or a mas
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from tiercel.compiler.abstract import Abstract, Tuple, Untraceable
+from tiercel.compiler.abstract import Abstract, ListRef, Tuple, Untraceable
 from tiercel.compiler.graph import Node, Value
 from tiercel.compiler.trace.layouts import indexed_layout
 from tiercel.compiler.trace.operators import Operators
 from tiercel.compiler.trace.state import BOOL, MAX_UNROLL
 from tiercel.dtypes import DType
-from tiercel.operators.types import ArrayType, NpScalarType, PyBoolType, PyFloatType, PyIntType, Shape
+from tiercel.operators import Bound, get
+from tiercel.operators.types import (
+    ArrayType,
+    EllipsisType,
+    NoneType,
+    NpScalarType,
+    PyBoolType,
+    PyFloatType,
+    PyIntType,
+    Shape,
+    SliceType,
+    TupleType,
+    Type,
+)
 from tiercel.shapes import DimLike, slice_dim
+
+
+def _key_type(part: Any) -> Type:
+    """The type of a part of a key."""
+    match part:
+        case None:
+            return NoneType()
+        case Value():
+            return part.type
+        case slice():
+            return SliceType(*map(_key_type, (part.start, part.stop, part.step)))
+    return EllipsisType() if part is Ellipsis else PyIntType(part)
 
 
 class Views(Operators):
@@ -43,6 +69,40 @@ class Views(Operators):
             self.trace.views[output] = (x, key)
         self.trace.add(Node("index", (x,), {"key": key}, (output,), self.site()))
         return output
+
+    def array_key(self, parts: Sequence[Abstract]) -> tuple[Any, ...] | None:
+        """The parts of a key that has arrays of integers in it, with an Ellipsis; None for other keys."""
+        given = [self.array_of(p) if isinstance(p, ListRef) else p for p in parts]
+        if not any(isinstance(p, Value) and isinstance(p.type, ArrayType) for p in given):
+            return None
+        key: list[Any] = []
+        for part in given:
+            if isinstance(part, Value) and isinstance(part.type, ArrayType):
+                if part.type.dtype is BOOL:
+                    raise Untraceable("an index by a mask: the size of its result depends on data")
+                if not part.type.rank or part.type.dtype.kind not in "iu" or part.type.dtype.name == "uint64":
+                    raise Untraceable(f"an index by {part.type}")
+                key.append(part)
+            else:
+                key.append(self.key_part(part))
+        return tuple(key) if any(k is Ellipsis for k in key) else (*key, Ellipsis)
+
+    def index_by_arrays(self, x: Value, key: tuple[Any, ...]) -> Value:
+        """Indexing by arrays of integers: a copy."""
+        type_ = x.type
+        if not isinstance(type_, ArrayType):
+            raise Untraceable(f"an index into a {type_}")
+        arrays = tuple(k for k in key if isinstance(k, Value) and isinstance(k.type, ArrayType))
+        for other in arrays[1:]:
+            for a, b in zip(reversed(arrays[0].type.shape), reversed(other.type.shape), strict=False):  # type: ignore[attr-defined]
+                if a != 1 and b != 1:
+                    self.trace.wish(a, b)
+        row = get("index")
+        bound = Bound(row, 0, (type_, TupleType(tuple(map(_key_type, key)))), {})
+        result = row.infer(bound, self.trace.facts, self.trace.data_symbol)
+        if not isinstance(result, ArrayType):
+            raise Untraceable(f"an index that gives a {result}")
+        return self.node("index", (x, *arrays), {"key": key}, result)
 
     def selection(self, type_: ArrayType, key: tuple[Any, ...]) -> Shape:
         """The shape of what a key with an Ellipsis selects."""
@@ -78,8 +138,12 @@ class Views(Operators):
         given = self.storable(self.as_value(value), type_.dtype)
         parts = key.items if isinstance(key, Tuple) else (key,)
         mask = parts[0]
-        if len(parts) == 1 and isinstance(mask, Value) and isinstance(mask.type, ArrayType):
+        if len(parts) == 1 and isinstance(mask, Value) and getattr(mask.type, "dtype", None) is BOOL:
             self.assign(x, self.masked(x, mask, given))
+            return
+        full = self.array_key(parts)
+        if full is not None:
+            self.write_by_arrays(x, full, given)
             return
         full = self.full_key(parts)
         selected = self.selection(type_, full)
@@ -90,6 +154,22 @@ class Views(Operators):
                 if size != 1:
                     self.trace.wish(wanted, size)
         self.assign(x, self.node("index_put", (x, given), {"indices": full}, type_))
+
+    def write_by_arrays(self, x: Value, key: tuple[Any, ...], given: Value) -> None:
+        """`x[key] = given` with arrays of integers in the key."""
+        type_ = x.type
+        assert isinstance(type_, ArrayType)
+        row = get("index")
+        bound = Bound(row, 0, (type_, TupleType(tuple(map(_key_type, key)))), {})
+        selected = row.infer(bound, self.trace.facts, self.trace.data_symbol)
+        if isinstance(given.type, ArrayType):
+            if not isinstance(selected, ArrayType) or given.type.rank > selected.rank:
+                raise Untraceable(f"{given.type} is written into a selection of {selected}")
+            for wanted, size in zip(reversed(selected.shape), reversed(given.type.shape), strict=False):
+                if size != 1:
+                    self.trace.wish(wanted, size)
+        arrays = tuple(k for k in key if isinstance(k, Value) and isinstance(k.type, ArrayType))
+        self.assign(x, self.node("index_put", (x, given, *arrays), {"indices": key}, type_))
 
     def masked(self, x: Value, mask: Value, given: Value) -> Value:
         """x with `given` wherever a mask of its shape is true."""

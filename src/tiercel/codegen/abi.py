@@ -24,6 +24,9 @@ ATTENTION: Final = 4
 """Address of the word that is non-zero when the virtual machine wants control back, 0 for none."""
 BUDGET: Final = 5
 """Work units until the attention word is looked at."""
+EXTRA_WORK: Final = 6
+"""Work units to be added to those of a parallel axis before it is decided whether the pool gets it: validation puts in
+so many that small sizes are shared among threads, too."""
 HEADER_WORDS: Final = 8
 
 

@@ -8,6 +8,7 @@ and as seen; floats are random with specials sprinkled in; scalars are those tha
 from __future__ import annotations
 
 import dataclasses
+import functools
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,12 +23,13 @@ from tiercel.shapes import evaluate as size_of
 
 __all__ = ["Case", "Hints", "make_cases"]
 
-MAX_BYTES: Final = 4 << 20
+MAX_BYTES: Final = 512 << 10
 """All inputs of one case whose sizes can be chosen; a fraction beside large weights and for programs that loop, where
 every element costs the reference much more.
 """
-_BLOCK: Final = 1 << 16
-"""Random numbers made at most; longer arrays repeat them (generating takes longer than the kernel)."""
+_BLOCK: Final = 65_537
+"""Random numbers made once in a process; arrays begin anywhere in them, and longer ones repeat them (generating takes
+longer than the kernel). A prime: what is off by a whole tile or chunk is not hidden by the repetition."""
 _TRIES: Final = 24
 _MAX_SIZE: Final = 1 << 16
 """Ints that were sampled are tried up to here where they may be sizes of results."""
@@ -114,7 +116,8 @@ _SPARE: Final = (
     _Plan("larger round sizes", (24, 16, 40, 32), "wide", True, spare=True),
     _Plan("eights", (8,), "plain", True, spare=True),
 )
-_LARGE: Final = {1: (70_001,), 2: (203, 331), 3: (41, 67, 53)}
+_LARGE: Final = {1: (17_003,), 2: (131, 139), 3: (23, 31, 29)}
+"""A little more than one of the chunks in which threads take long axes (16,384 elements)."""
 _LOOPED: Final = 20
 """Larger sizes become 17 to 24 where the program loops: NumPy is called for each pass."""
 _BESIDE_WIDE: Final = 9
@@ -148,7 +151,7 @@ def make_cases(
     plans += _SPARE
     plans += [_Plan("twice the sizes seen", (), "plain", True, seen=i, factor=2, spare=True) for i in seen]
     wide = any(isinstance(d, int) and d >= _WIDE for spec in interface.inputs for d in spec.dims)
-    limit = MAX_BYTES >> 4 if wide else MAX_BYTES >> 3 if loops else MAX_BYTES
+    limit = MAX_BYTES >> 1 if wide or loops else MAX_BYTES
     fixed: dict[int, Any] = {}
     done: set[tuple[Any, ...]] = set()
     for number, plan in enumerate(plans):
@@ -371,7 +374,8 @@ def _array(
     elif dtype.kind == "c":
         flat = (generator.standard_normal(some) + 1j * generator.standard_normal(some)).astype(dtype)
     else:
-        flat = generator.standard_normal(some, dtype=np.float32).astype(dtype)
+        start = int(generator.integers(0, _BLOCK))
+        flat = _normals()[start : start + some].astype(dtype)
         if how == "wide":
             with np.errstate(all="ignore"):
                 flat = (flat.astype(np.float64) * np.exp2(generator.integers(-6, 7, some))).astype(dtype)
@@ -380,7 +384,15 @@ def _array(
             many = min(some, max(len(_SPECIAL), some // 8))
             with np.errstate(all="ignore"):
                 flat[:many] = generator.permutation(np.resize(_SPECIAL, many)).astype(dtype)
-    return np.resize(flat, count).reshape(shape) if count else np.empty(shape, dtype)
+    if some < count:
+        flat = np.resize(flat, count)
+    return flat.reshape(shape)
+
+
+@functools.cache
+def _normals() -> np.ndarray[Any, Any]:
+    """Normally distributed numbers, twice behind one another."""
+    return np.tile(np.random.default_rng(20_26).standard_normal(_BLOCK, dtype=np.float32), 2)
 
 
 def _strided(array: np.ndarray[Any, Any], generator: np.random.Generator) -> np.ndarray[Any, Any]:

@@ -7,6 +7,7 @@ one (underruns). For kernels on trial, in the worker.
 from __future__ import annotations
 
 import ctypes
+import functools
 import mmap
 from typing import Any, Final
 
@@ -14,17 +15,17 @@ import numpy as np
 
 __all__ = ["GuardedMemory"]
 
+_Pages = np.ndarray[Any, np.dtype[np.uint8]]
 _PAGE: Final = mmap.PAGESIZE
 _PROT_NONE: Final = 0  # Python has no name for it
 
 
 class GuardedMemory:
-    """Blocks between forbidden pages, until `release`."""
+    """Blocks between forbidden pages, until `recycle` or `release`."""
 
     def __init__(self) -> None:
-        self._maps: list[mmap.mmap] = []
-        self._libc = ctypes.CDLL(None, use_errno=True)
-        self._libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        self._used: list[tuple[int, _Pages]] = []
+        self._free: dict[int, list[_Pages]] = {}
 
     def block(self, size: int, *, at_end: bool, fill: int = 0) -> np.ndarray[Any, Any]:
         """`size` bytes, filled with `fill`.
@@ -35,15 +36,11 @@ class GuardedMemory:
             fill: the byte to write everywhere before.
         """
         pages = max(1, -(-size // _PAGE))
-        memory = mmap.mmap(-1, (pages + 2) * _PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        self._maps.append(memory)
-        whole = np.frombuffer(memory, np.uint8)
-        if fill:
+        free = self._free.get(pages)
+        whole = free.pop() if free else _map(pages)
+        if fill or free is not None:
             whole[_PAGE : (pages + 1) * _PAGE] = fill
-        base = whole.ctypes.data
-        for page in (0, pages + 1):
-            if self._libc.mprotect(base + page * _PAGE, _PAGE, _PROT_NONE):
-                raise OSError(ctypes.get_errno(), "memory cannot be protected")
+        self._used.append((pages, whole))
         start = (pages + 1) * _PAGE - size if at_end else _PAGE
         return whole[start : start + size]
 
@@ -62,6 +59,31 @@ class GuardedMemory:
         block = self.block(high - low + dtype.itemsize, at_end=at_end, fill=fill)
         return np.ndarray(shape, dtype, block, -low, strides)
 
+    def recycle(self) -> None:
+        """Take all blocks back, to be given out again: no view of them may be looked at any more."""
+        for pages, whole in self._used:
+            self._free.setdefault(pages, []).append(whole)
+        self._used.clear()
+
     def release(self) -> None:
         """Forget all blocks; they are unmapped when the last view is gone."""
-        self._maps.clear()
+        self._used.clear()
+        self._free.clear()
+
+
+def _map(pages: int) -> _Pages:
+    """New memory, zero, with a forbidden page before and after. The mapping lives as long as a view of it."""
+    memory = mmap.mmap(-1, (pages + 2) * _PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    whole = np.frombuffer(memory, np.uint8)
+    base = whole.ctypes.data
+    for page in (0, pages + 1):
+        if _libc().mprotect(base + page * _PAGE, _PAGE, _PROT_NONE):
+            raise OSError(ctypes.get_errno(), "memory cannot be protected")
+    return whole
+
+
+@functools.cache
+def _libc() -> Any:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return libc

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tiercel.codegen.abi import ARENA, ARENA_BYTES, POOL, THREADS, frame_size, frame_words
+from tiercel.codegen.abi import ARENA, ARENA_BYTES, EXTRA_WORK, POOL, THREADS, frame_size, frame_words
+from tiercel.codegen.cpu.estimate import PARALLEL_WORK
 from tiercel.compiler.interface import (
     PACK_PADDING,
     Interface,
@@ -70,7 +71,8 @@ class Called:
 
     Attributes:
         site: 0 when it ran to its end, else the exit it took.
-        leaves: arrays and scalars of the result, left to right; then what the inputs hold that it writes.
+        leaves: arrays and scalars of the result, left to right; then what the inputs hold that it writes. The arrays
+            until the next call.
         flags: floating-point flags it raised.
         written: names of inputs that are not what they were, where they must be: until it has run to its end.
     """
@@ -100,6 +102,7 @@ class NativeKernel:
         self._call = _CALL(runtime.call)
         # Inputs of fixed sizes (weights) are the same array in several cases: placed and packed once.
         self._kept = GuardedMemory()
+        self._memory = GuardedMemory()  # of one call, used again by the next
         self._placed: dict[tuple[int, int, bool], tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = {}
         self._packs: dict[tuple[str, int], np.ndarray[Any, Any]] = {}
 
@@ -124,7 +127,8 @@ class NativeKernel:
         Raises:
             NoSuchResult: see there.
         """
-        memory = GuardedMemory()
+        memory = self._memory
+        memory.recycle()
         interface, words = self.interface, self.words
         frame = memory.array((frame_size(self.function),), np.dtype(np.int64), at_end=True)
         placed: dict[int, np.ndarray[Any, Any]] = {}
@@ -161,6 +165,7 @@ class NativeKernel:
             frame[words[write.buffer]] = place.ctypes.data
         if pooled and self.runtime.pool:
             frame[POOL], frame[THREADS] = self.runtime.pool, self.runtime.threads
+            frame[EXTRA_WORK] = PARALLEL_WORK
         else:
             frame[THREADS] = 1
         needed = int(self.arena(frame.ctypes.data))
@@ -182,7 +187,6 @@ class NativeKernel:
         for recipe in recipes:
             self._collect(recipe, made, frame, sizes, leaves)
         leaves += changed
-        memory.release()
         return Called(status & 0xFFFFFFFF, leaves, status >> 32, early + written)
 
     def _result(

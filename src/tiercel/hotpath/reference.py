@@ -11,6 +11,8 @@ formula for the error of a whole program is needed, and cancellation, saturation
 
 from __future__ import annotations
 
+import functools
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -101,7 +103,10 @@ class Noise:
     def _signs(self, shape: tuple[int, ...]) -> Any:
         if self.generator is None:
             return self.factor
-        return self.factor * (2.0 * self.generator.integers(0, 2, shape) - 1.0)
+        count = math.prod(shape)
+        start = int(self.generator.integers(0, _SIGNS))
+        signs = _signs()[start : start + count] if count <= _SIGNS else np.resize(_signs()[start:], count)
+        return self.factor * signs.reshape(shape)
 
     def moved(self, x: Any, relative: float, scale: Any = None) -> Any:
         """x with every element moved by `relative` units in the last place (of itself, or of `scale`)."""
@@ -133,6 +138,15 @@ class Conditions:
     noise: Noise | None = None
     warned: set[str] | None = None
     fill: int = 0
+
+
+@functools.cache
+def _signs() -> np.ndarray[Any, Any]:
+    """1.0 and -1.0 at random, twice behind one another: making them takes longer than most programs that they move."""
+    return np.tile(2.0 * np.random.default_rng(1).integers(0, 2, _SIGNS) - 1.0, 2)
+
+
+_SIGNS: Final = 65_537
 
 
 def _unit(dtype: np.dtype[Any]) -> float:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tiercel.codegen.abi import ARENA, POOL, THREADS, frame_words
+from tiercel.codegen.abi import ARENA, EXTRA_WORK, POOL, THREADS, frame_words
 from tiercel.codegen.cpu.contract import expand_contracts
 from tiercel.codegen.cpu.estimate import PARALLEL_WORK, work_of
 from tiercel.codegen.cpu.expressions import Environment, Expressions, VectorAxis
@@ -175,6 +175,7 @@ class Emitter:
         self.words = frame_words(function)
         self.entry = self.writer.placeholder()
         self.expressions.entry = self.entry
+        self._extra: Value | None = None
 
     # -- functions --------------------------------------------------------------------------------------------
 
@@ -497,6 +498,7 @@ class Emitter:
             writer.write(f"{at} = getelementptr i64, ptr {env}, i64 {i}")
             writer.write(f"store {value_text}, ptr {at}, align {align}")
         work = expressions.emit(work_of(stmt, set(names)))
+        work = expressions.binary("add", work, self._extra_work())
         large = expressions.compare("ge", work, expressions.constant(PARALLEL_WORK, INDEX))
         pool = pointers[".pool"]
         there = expressions.instruction("pool.there", f"icmp ne ptr {pool.text}, null", BOOL, 1, pool)
@@ -512,6 +514,15 @@ class Emitter:
         writer.write(f"call void @{part}(ptr {env}, i64 0, {extent}, i64 0)")
         writer.jump(after)
         writer.start(after)
+
+    def _extra_work(self) -> Value:
+        """The frame's word of that name."""
+        if self._extra is None:
+            at, name = self.writer.fresh("extra.word"), self.writer.fresh("extra")
+            self.entry.append(f"  {at} = getelementptr i64, ptr %frame, i64 {EXTRA_WORK}")
+            self.entry.append(f"  {name} = load i64, ptr {at}, align 8")
+            self._extra = Value(name, INDEX)
+        return self._extra
 
     def _bind_environment(self, captured: list[str], shared: list[str], outer: dict[str, Value]) -> None:
         """In the body of a parallel axis: names from the environment, the arena piece of this thread."""

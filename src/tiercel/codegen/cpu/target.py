@@ -5,6 +5,7 @@ In: LLVM's detection of the host (or a name given for tests). Out: a `Target`. N
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from tiercel.codegen.cpu.estimate import is_long, node_weight
@@ -83,11 +84,7 @@ class Target:
     @classmethod
     def host(cls) -> Target:
         """The processor this process runs on, as LLVM sees it. Imports LLVM."""
-        import llvmlite.binding as llvm
-
-        features = llvm.get_host_cpu_features()
-        cpu, triple = llvm.get_host_cpu_name(), llvm.get_process_triple()
-        return cls.of(cpu, {name for name, on in features.items() if on}, features.flatten(), triple)
+        return _host()
 
     @classmethod
     def of(cls, cpu: str, on: set[str], features: str, triple: str) -> Target:
@@ -103,3 +100,12 @@ class Target:
         kept = ",".join(f for f in self.features.split(",") if not f.lstrip("+-").startswith("avx512"))
         off = ",".join(f"-{f.lstrip('+-')}" for f in self.features.split(",") if f.lstrip("+-").startswith("avx512"))
         return Target("x86-64-v3", ",".join(x for x in (kept, off) if x), 32, False, self.triple)
+
+
+@functools.cache
+def _host() -> Target:
+    import llvmlite.binding as llvm
+
+    features = llvm.get_host_cpu_features()
+    cpu, triple = llvm.get_host_cpu_name(), llvm.get_process_triple()
+    return Target.of(cpu, {name for name, on in features.items() if on}, features.flatten(), triple)

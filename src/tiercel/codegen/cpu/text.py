@@ -74,6 +74,9 @@ class Value:
         return f"{self.type} {self.text}"
 
 
+_PLAIN = re.compile(r"[A-Za-z0-9_.]+").fullmatch
+
+
 class Writer:
     """The text of one function under construction: the current place to write, fresh names, blocks.
 
@@ -90,7 +93,8 @@ class Writer:
 
     def fresh(self, hint: str) -> str:
         """`%hint`, or `%hint.2` when taken. LLVM keeps these names in what it prints."""
-        hint = re.sub(r"[^A-Za-z0-9_.]", "_", hint) or "t"
+        if not _PLAIN(hint):
+            hint = re.sub(r"[^A-Za-z0-9_.]", "_", hint) or "t"
         name, count = hint, self._counts.get(hint, 1)
         while name in self._taken:  # a hint may itself end in a number
             count += 1

@@ -10,7 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tiercel.values.tensor import ATOMS, Tensor, adopt, finish, mark_written, unwrap_into
+import numpy as np
+
+from tiercel.values.tensor import (
+    ATOMS,
+    Tensor,
+    adopt,
+    before_write,
+    concatenate,
+    finish,
+    mark_written,
+    unwrap_into,
+)
 
 __all__ = ["run", "run_one", "run_writing"]
 
@@ -34,6 +45,8 @@ def run(reference: Callable[..., Any], operands: tuple[Any, ...], attributes: di
         RuntimeError: a torch operand needs a gradient. TypeError: it is not on the CPU.
         Anything the reference raises.
     """
+    if reference is np.concatenate and operands and any(isinstance(x, Tensor) for x in operands[0]):
+        return concatenate(*operands, **attributes)
     arrays = []
     tensors: list[Tensor] = []
     torch: list[Any] = []
@@ -56,6 +69,8 @@ def run_writing(
     reference: Callable[..., Any], operands: tuple[Any, ...], attributes: dict[str, Any], written: tuple[int, ...]
 ) -> Any:
     """`run` for an operator that writes into the operands at the positions `written`."""
+    for position in written:
+        before_write(operands[position])
     try:
         return run(reference, operands, attributes)
     finally:

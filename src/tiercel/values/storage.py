@@ -7,7 +7,8 @@ Invariant: no two writes leave the same version, whatever the threads do, becaus
 atomic counter; a lock would have to survive fork. Writes through NumPy arrays that share the memory are not seen; a
 *guarded* storage (that of a `Parameter`) therefore hands out read-only arrays only.
 
-Memory itself belongs to the ndarrays. A fill mark for growing in place would live here as well.
+Memory itself belongs to the ndarrays. That of a cache which grows in place belongs to a `growth.Block`, which several
+storages may look into.
 """
 
 from __future__ import annotations
@@ -27,14 +28,18 @@ class Storage:
         version: 0 at first, and a larger number after each write.
         guarded: arrays are handed out read-only, so that every write is seen.
         frozen: the memory is read-only and nobody else's: the version stays 0.
+        block: the growing memory that the tensors look into, None for memory of their own.
+        grown: the axis along which a concatenation made the first tensor, -1 for none.
     """
 
-    __slots__ = ("__weakref__", "_owner", "_stamps", "frozen", "guarded", "version")
+    __slots__ = ("__weakref__", "_owner", "_stamps", "block", "frozen", "grown", "guarded", "version")
 
     def __init__(self, *, guarded: bool = False, frozen: bool = False) -> None:
         self.version = 0
         self.guarded = guarded
         self.frozen = frozen
+        self.block: Any = None
+        self.grown = -1
         self._stamps = itertools.count(1)
         self._owner: weakref.ref[Any] | None = None
 

@@ -26,11 +26,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tiercel.dtypes import DTYPES, DType, DTypeLike, as_dtype
+from tiercel.values.growth import append, own
 from tiercel.values.interchange import from_torch, is_torch, to_torch
 from tiercel.values.spec import TensorSpec, tensor_spec
 from tiercel.values.storage import Storage
 
-__all__ = ["ATOMS", "Tensor", "adopt", "finish", "from_dlpack", "mark_written", "storage_of", "unwrap", "unwrap_into"]
+__all__ = [
+    "ATOMS", "Tensor", "adopt", "before_write", "concatenate", "finish", "from_dlpack", "mark_written", "storage_of",
+    "unwrap", "unwrap_into",
+]  # fmt: skip
 
 Array: TypeAlias = npt.NDArray[Any]
 Layout: TypeAlias = Literal["C", "F", "strided"]
@@ -74,6 +78,8 @@ def _view(array: Array, storage: Storage) -> Tensor:
     tensor: Tensor = _new(Tensor)
     tensor._array = array
     tensor._storage = storage
+    if storage.block is not None:
+        storage.block.watch(tensor)
     return tensor
 
 
@@ -173,6 +179,7 @@ def _binary(name: str, apply: Callable[[Any, Any], Any]) -> Callable[[Tensor, An
         elif isinstance(other, Tensor):
             value = apply(self._array, other._array)
         elif is_torch(other):
+            before_write(self)
             return apply(to_torch(self._array), other)
         elif getattr(kind, "__array_ufunc__", kind) is None:
             # NumPy's way of saying: ask the other operand. It should see the Tensor, not the array.
@@ -192,6 +199,7 @@ def _binary(name: str, apply: Callable[[Any, Any], Any]) -> Callable[[Tensor, An
 def _reflected(name: str, apply: Callable[[Any, Any], Any]) -> Callable[[Tensor, Any], Tensor]:
     def method(self: Tensor, other: Any) -> Any:
         if is_torch(other):
+            before_write(self)
             return apply(other, to_torch(self._array))
         return _result(apply(other, self._array))
 
@@ -201,6 +209,7 @@ def _reflected(name: str, apply: Callable[[Any, Any], Any]) -> Callable[[Tensor,
 def _in_place(name: str, apply: Callable[[Any, Any], Any]) -> Callable[[_T, Any], _T]:
     def method(self: Tensor, other: Any) -> Any:
         value = unwrap(other)
+        before_write(self)
         try:
             apply(self._array, value)
         finally:
@@ -229,6 +238,7 @@ def _named(method: _F, name: str, doc: str) -> _F:
 
 def _method(self: Tensor, name: str, *args: Any, out: Any = None, **keywords: Any) -> Tensor:
     """Call an ndarray method whose result may be a view. `out=` is written and returned as NumPy does."""
+    before_write(out)
     method = getattr(self._array, name)
     if out is None:
         return adopt(method(*unwrap(args), **unwrap(keywords)), (self,))  # type: ignore[no-any-return]
@@ -241,6 +251,7 @@ def _method(self: Tensor, name: str, *args: Any, out: Any = None, **keywords: An
 
 def _reduce(self: Tensor, name: str, out: Any, keywords: dict[str, Any]) -> Tensor:
     """Call an ndarray method whose result is always new."""
+    before_write(out)
     method = getattr(self._array, name)
     if out is None:
         return _result(method(**keywords))  # type: ignore[no-any-return]
@@ -253,10 +264,21 @@ def _reduce(self: Tensor, name: str, out: Any, keywords: dict[str, Any]) -> Tens
 
 def _write_method(self: Tensor, name: str, *args: Any, **keywords: Any) -> None:
     """Call an ndarray method that writes into the array."""
+    before_write(self)
     try:
         getattr(self._array, name)(*unwrap(args), **unwrap(keywords))
     finally:
         mark_written(self)
+
+
+def before_write(x: object) -> None:
+    """Leave the memory of a Tensor to it alone before it is written to or handed out; in a tuple or list, of each."""
+    if isinstance(x, Tensor):
+        if x._storage is not None and x._storage.block is not None:
+            own(x._storage)
+    elif isinstance(x, tuple | list):
+        for item in x:
+            before_write(item)
 
 
 def mark_written(x: object) -> None:
@@ -411,6 +433,8 @@ class Tensor:
     def numpy(self) -> Array:
         """Return the ndarray over the same memory; read-only if it is a Parameter's."""
         storage = self._storage
+        if storage is not None and storage.block is not None:
+            own(storage)
         if storage is None or not storage.guarded:
             return self._array
         array = self._array.view()
@@ -570,6 +594,7 @@ class Tensor:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Write as NumPy does, and move the version."""
+        before_write(self)
         try:
             self._array[key if type(key) in _BASIC_KEYS else unwrap(key)] = unwrap(value)
         finally:
@@ -935,6 +960,7 @@ def _ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], keywords: dict
         theirs = getattr(type(x), "__array_ufunc__", None)
         if theirs is not None and not isinstance(x, Tensor) and theirs is not np.ndarray.__array_ufunc__:
             return NotImplemented
+    before_write(inputs[0] if method == "at" else out)
     tensors: list[Tensor] = []
     torch: list[Any] = []
     arrays = [unwrap_into(x, tensors, torch) for x in inputs]
@@ -962,6 +988,9 @@ def _function(function: Any, types: Any, args: tuple[Any, ...], keywords: dict[s
         theirs = kind.__array_function__
         if theirs is not np.ndarray.__array_function__ and not issubclass(kind, Tensor):
             return NotImplemented
+    if function is np.concatenate:
+        return concatenate(*args, **keywords)
+    before_write(_target(function, args, keywords))
     tensors: list[Tensor] = []
     torch: list[Any] = []
     arrays = unwrap_into(args, tensors, torch)
@@ -969,20 +998,58 @@ def _function(function: Any, types: Any, args: tuple[Any, ...], keywords: dict[s
     if not getattr(function, "__module__", "").startswith("numpy"):
         # Somebody else's function: what it writes into is not known, so it gets the arrays as `numpy()` exports them.
         return finish(function(*_export(args), **_export(keywords)), tensors, torch)
-    writes = _WRITERS.get(function)
     out = keywords.get("out")
-    target = out
-    if writes is not None:
-        position, name = writes
-        target = args[position] if len(args) > position else keywords.get(name)
-    elif function is np.nan_to_num and not (args[1] if len(args) > 1 else keywords.get("copy", True)):
-        target = args[0] if args else keywords.get("x")
+    target = _target(function, args, keywords)
     try:
         value = function(*arrays, **options)
     finally:
         if target is not None:
             mark_written(target)
     return finish(value, tensors, torch) if out is None else out
+
+
+def _target(function: Any, args: Sequence[Any], keywords: dict[str, Any]) -> Any:
+    """What a NumPy function writes into, None for nothing."""
+    writes = _WRITERS.get(function)
+    if writes is not None:
+        position, name = writes
+        return args[position] if len(args) > position else keywords.get(name)
+    if function is np.nan_to_num and not (args[1] if len(args) > 1 else keywords.get("copy", True)):
+        return args[0] if args else keywords.get("x")
+    return keywords.get("out")
+
+
+def concatenate(arrays: Any, axis: Any = 0, out: Any = None, **keywords: Any) -> Any:
+    """`np.concatenate` of operands among which is a Tensor or torch tensor.
+
+    What it makes of a Tensor can grow: concatenated again along the same axis, it gets spare capacity, and from then on
+    only the new part is copied. See `growth`.
+    """
+    first = arrays[0] if type(arrays) in (list, tuple) and arrays else None
+    place = -1
+    if isinstance(first, Tensor) and out is None and type(axis) is int and all(v is None for v in keywords.values()):
+        rank = first._array.ndim
+        if -rank <= axis < rank:
+            place = axis % rank
+    if isinstance(first, Tensor) and place >= 0 and first._storage is not None and first._storage.grown == place:
+        parts = [x._array if type(x) is Tensor else x for x in arrays[1:]]
+        grown = append(first, parts, place, _view)
+        if grown is not None:
+            return grown
+    before_write(out)
+    tensors: list[Tensor] = []
+    torch: list[Any] = []
+    operands = unwrap_into(arrays, tensors, torch)
+    try:
+        value = np.concatenate(operands, axis, unwrap(out), **unwrap(keywords))
+    finally:
+        mark_written(out)
+    if out is not None:
+        return out
+    result = finish(value, tensors, torch)
+    if place >= 0 and type(result) is Tensor:
+        storage_of(result).grown = place
+    return result
 
 
 def _export(x: Any) -> Any:
@@ -1000,6 +1067,7 @@ def _torchify(x: Any, into: list[Tensor]) -> Any:
     """`x` with its Tensors as torch tensors over the same memory; the Tensors are appended to `into`."""
     if isinstance(x, Tensor):
         into.append(x)
+        before_write(x)
         return to_torch(x._array)
     kind = type(x)
     if kind is tuple or kind is list:

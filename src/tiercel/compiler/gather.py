@@ -259,7 +259,7 @@ def lower_take(state: Lowerer, node: Node) -> None:
         raise NotLowered(f"{node.operator} at a single index", node.origin)
     source = state.place(table)
     if axis is None:
-        source = _flattened(state, source, table)
+        source = flattened(state, source, table)
         axis = 0
     if not isinstance(axis, int):
         raise NotLowered(f"{node.operator} along an axis that is not known", node.origin)
@@ -270,7 +270,7 @@ def lower_take(state: Lowerer, node: Node) -> None:
     copy_picked(state, source, (*range(axis), taken, *after), output)
 
 
-def _flattened(state: Lowerer, source: Memory, value: Value) -> Memory:
+def flattened(state: Lowerer, source: Memory, value: Value) -> Memory:
     """The elements in C order, in one dimension."""
     view = source.reshaped((product(source.shape),))
     if view is None:
@@ -289,7 +289,7 @@ def lower_along(state: Lowerer, node: Node) -> None:
         raise NotLowered(f"{node.operator} of a scalar", node.origin)
     source, shape = state.place(x), output.type.shape
     if axis is None:
-        source, axis = _flattened(state, source, x), 0
+        source, axis = flattened(state, source, x), 0
     if not isinstance(axis, int) or len(source.shape) != len(shape):
         raise NotLowered(f"{node.operator} of arrays of different rank", node.origin)
     axis = normalize_axis(axis, len(shape))

@@ -19,6 +19,7 @@ from tiercel.compiler.gather import has_arrays, lower_along, lower_gather_nd, lo
 from tiercel.compiler.graph import Node, Value
 from tiercel.compiler.memory import Memory
 from tiercel.compiler.reductions import lower_reduction
+from tiercel.compiler.scans import lower_position, lower_running
 from tiercel.compiler.subscript import selected
 from tiercel.loops.form import Const, Expr
 from tiercel.loops.index import index_add, index_mul
@@ -289,6 +290,8 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("tril", "triu"), _triangle),
     **dict.fromkeys(("identity", "stop_gradient"), _same),
     **dict.fromkeys(REDUCTIONS, _reduce),
+    **dict.fromkeys(("argmax", "argmin"), lower_position),
+    **dict.fromkeys(("cumsum", "cumprod"), lower_running),
     **arrange.RULES,
 }
 

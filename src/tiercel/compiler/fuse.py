@@ -31,6 +31,7 @@ from tiercel.operators.types import ArrayType, NpScalarType, Shape
 REDUCTIONS: Mapping[str, str] = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
 """Operator -> reduction of the loop form."""
 CONTRACTIONS = ("matmul", "dot")
+CONVOLUTIONS = ("conv1d", "conv2d")
 _MAX_MEMBERS = 64  # code generation costs about 50 us a node; a group beyond that gains nothing more from fusing
 
 
@@ -83,6 +84,11 @@ def is_contraction(node: Node) -> bool:
         and isinstance(node.outputs[0].type, ArrayType)
         and node.outputs[0].type.rank >= 2
     )
+
+
+def heads_group(node: Node) -> bool:
+    """Is the node a product or a convolution, with which a group may begin?"""
+    return is_contraction(node) or (node.operator in CONVOLUTIONS and is_array(node.outputs[0]))
 
 
 def shape_of(value: Value) -> Shape:
@@ -156,7 +162,7 @@ class _Scheduler:
                     return
         if self.starts_group(node):
             domain = shape_of(node.inputs[0]) if is_row_reduction(node) else shape_of(node.outputs[0])
-            group = Group(domain, contraction=node if is_contraction(node) else None)
+            group = Group(domain, contraction=node if heads_group(node) else None)
             self.items.append(group)
             self.join(group, node, len(self.items) - 1)
             return
@@ -177,7 +183,7 @@ class _Scheduler:
 
     @staticmethod
     def starts_group(node: Node) -> bool:
-        if is_contraction(node) or is_row_reduction(node):
+        if heads_group(node) or is_row_reduction(node):
             return True
         return is_elementwise(node) and is_array(node.outputs[0])
 

@@ -21,6 +21,7 @@ from tiercel.compiler.memory import Memory
 from tiercel.compiler.reductions import lower_reduction
 from tiercel.compiler.scans import lower_position, lower_running
 from tiercel.compiler.subscript import selected
+from tiercel.compiler.windows import lower_pool
 from tiercel.loops.form import Const, Expr
 from tiercel.loops.index import index_add, index_mul
 from tiercel.operators.types import ArrayType
@@ -291,6 +292,7 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("identity", "stop_gradient"), _same),
     **dict.fromkeys(REDUCTIONS, _reduce),
     **dict.fromkeys(("argmax", "argmin"), lower_position),
+    **dict.fromkeys(("max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d"), lower_pool),
     **dict.fromkeys(("cumsum", "cumprod"), lower_running),
     **arrange.RULES,
 }

@@ -64,6 +64,8 @@ INTERNAL: Final = "a mistake of the compiler"
 """How the reason begins where tracing or lowering failed in a way it should not."""
 DROPPED: Final = "dropped: the process forked, or the worker was shut down"
 """The reason of a build that says nothing about the code: it is asked for again when the function is next called."""
+MIN_LEFT: Final = 16
+"""Calls that left an entry for the interpreter before it is asked whether that is the rule."""
 SLOW_NS: Final = 50_000
 """Of calls that take so long, timing one in 16 costs less than a hundredth."""
 
@@ -328,6 +330,8 @@ class Tiers:
             state.scalars.append(scalars_of(arguments))
         if state.variants and self._has_entry(state):
             state.misses += 1
+        if self.entries:
+            self._check_left()
         if self.wants_compile(settings, state) is None:
             self.compile(settings, state, arguments)
 
@@ -569,14 +573,39 @@ class Tiers:
         compiled, interpreted = statistics.median(times), statistics.median(baseline)
         times.clear()  # the next ones speak for themselves, and this is not computed at every call
         if compiled > settings.demote_ratio * interpreted and not settings.deterministic:
-            variant.demoted = (
+            self._demote(
+                entry,
+                variant,
                 f"{compiled / 1e3:.0f} us compiled against {interpreted / 1e3:.0f} us interpreted, inputs of about "
-                f"{1 << max(bucket - 1, 0)} bytes"
+                f"{1 << max(bucket - 1, 0)} bytes",
             )
-            variant.reason = f"demoted: {variant.demoted}"
-            self.entries = tuple(e for e in self.entries if e is not entry)
-            self.publish()
-            events().add("demoted", region=self.name, reason=variant.demoted)
+
+    def _demote(self, entry: Entry, variant: Variant, reason: str) -> None:
+        """Take an entry out for good."""
+        variant.demoted = reason
+        variant.reason = f"demoted: {reason}"
+        self.entries = tuple(e for e in self.entries if e is not entry)
+        self.publish()
+        events().add("demoted", region=self.name, reason=reason)
+
+    def _check_left(self) -> None:
+        """Take out entries whose calls mostly do not come to their end: they are run twice."""
+        for entry in self.entries:
+            left = sum(entry.exits.values()) + entry.flagged
+            if left < MIN_LEFT or left <= entry.calls:
+                continue
+            found = self._owner(entry)
+            if found is None:
+                continue
+            _, variant = found
+            reason = f"{left} of {left + entry.calls} calls left it for the interpreter"
+            if sum(entry.exits.values()) > entry.flagged:
+                site = max(entry.exits, key=lambda s: entry.exits[s])
+                line = self.program[0].line_of(entry.sites[site - 1]) if 0 < site <= len(entry.sites) else None
+                reason += f", most of them at line {line}" if line else ""
+            else:
+                reason += ", for floating-point warnings"
+            self._demote(entry, variant, reason)
 
     def _owner(self, entry: Entry) -> tuple[SignatureState, Variant] | None:
         for state in self.signatures.values():

@@ -1,7 +1,7 @@
 """Branches on data: both arms are walked, what differs is merged.
 
 In: a condition and two places to go on. Out: where control goes on, with one `Branch` step, or a `Guard` where an arm
-raises.
+raises, or cannot be compiled: calls that take it are the interpreter's.
 
 Invariants: only registers that are live at the join are merged; values that may be an argument's memory on one side
 only are not (the result would be new on one side and shared on the other); an arm that returns takes the rest of the
@@ -17,7 +17,7 @@ from tiercel.bytecode.instructions import Instruction
 from tiercel.compiler.abstract import Abstract, ListState, Tuple, Unknown, Untraceable
 from tiercel.compiler.graph import Branch, Graph, Merged, Step, Value
 from tiercel.compiler.trace.calls import Calls
-from tiercel.compiler.trace.state import LoopTest, Outcome, Raised, Returned, State
+from tiercel.compiler.trace.state import Left, LoopTest, Outcome, Raised, Returned, State
 from tiercel.operators.layout import Layout
 from tiercel.operators.types import ArrayType, PyBoolType, PyFloatType, PyIntType, Type, is_python_scalar
 
@@ -42,19 +42,29 @@ class Branches(Calls):
         arms: list[tuple[Outcome, State, list[Step]]] = []
         saved_loops, self.loops = self.loops, []
         self.nesting += 1
+        mark = self.mark()
+        failures: list[Untraceable] = []
         for target in (ins.then, ins.else_):
             self.state = before.copy()
             with self.trace.collecting() as steps:
-                outcome = self.walk(target, stops | {join})
+                try:
+                    outcome = self.walk(target, stops | {join})
+                except Untraceable as error:
+                    failures.append(error)
+                    if len(failures) == 2:
+                        raise failures[0] from None
+                    self.return_to(mark)
+                    outcome = Left(error.reason, self.function.line_of(target))
             arms.append((outcome, self.state, steps))
         self.loops = saved_loops
         self.nesting -= 1
         self.index = at
         for arm, opposite in ((0, True), (1, False)):
-            if isinstance(arms[arm][0], Raised):
+            left = arms[arm][0]
+            if isinstance(left, Raised | Left):
                 other = arms[1 - arm]
                 holds = self.scalar_node("logical_not", condition) if opposite else condition
-                self.guard(holds, "an exception")
+                self.guard(holds, "an exception" if isinstance(left, Raised) else left.text)
                 self.trace.steps.extend(other[2])
                 self.state = other[1]
                 return other[0]

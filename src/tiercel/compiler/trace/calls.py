@@ -69,6 +69,11 @@ class Calls(Scalars):
             method = inspect.getattr_static(type(target), "construct", None)
             if method is not None:
                 return self.call(self.attribute_of(callee, "construct"), args, keywords)
+        if not isinstance(target, type):
+            # as Python looks it up: on the class
+            called = next((vars(c)["__call__"] for c in type(target).__mro__ if "__call__" in vars(c)), None)
+            if isinstance(called, types.FunctionType) and "__call__" not in getattr(target, "__dict__", {}):
+                return self.call(self.attribute_of(callee, "__call__"), args, keywords)
         known = None if keywords else self.known_call(target, args)
         if known is not None:
             return known

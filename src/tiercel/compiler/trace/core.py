@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,20 @@ from tiercel.compiler.trace.state import BOOL, MAX_UNROLL, Outcome, State, Trace
 from tiercel.dtypes import DType, as_dtype, is_dtype
 from tiercel.operators.types import ArrayType, NpScalarType, PyBoolType, PyFloatType, PyIntType, Type
 from tiercel.shapes import Dim, DimLike
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What `FrameCore.return_to` brings back."""
+
+    state: State
+    frames: int
+    depth: int
+    loops: list[tuple[int, int]]
+    loop_depth: int
+    nesting: int
+    unrolled: list[tuple[list[Abstract], int, int, Instruction, int]]
+    needed: list[DimLike | Value]
 
 
 class FrameCore:
@@ -76,6 +91,26 @@ class FrameCore:
     def registers(self) -> dict[int, Abstract]:
         """What the registers hold."""
         return self.state.registers
+
+    def mark(self) -> Mark:
+        """Where the walk is, to come back to after an attempt that failed."""
+        trace = self.trace
+        lists = list(self.unrolled), list(self.needed)
+        return Mark(
+            self.state.copy(), len(trace.frames), trace.depth, self.loops, self.loop_depth, self.nesting, *lists,
+        )  # fmt: skip
+
+    def return_to(self, mark: Mark) -> None:
+        """Forget what was walked since the mark; steps go where the caller collects them.
+
+        Sizes that were wished to agree stay: what failed may be possible once they are assumed to.
+        """
+        trace = self.trace
+        self.state = mark.state.copy()
+        del trace.frames[mark.frames :]
+        trace.depth = mark.depth
+        self.loops, self.loop_depth, self.nesting = mark.loops, mark.loop_depth, mark.nesting
+        self.unrolled, self.needed = list(mark.unrolled), list(mark.needed)
 
     def site(self) -> int:
         """The instruction of the outermost function that is responsible."""

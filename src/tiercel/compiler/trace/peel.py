@@ -32,23 +32,17 @@ class Peeling(Loops):
 
     def loop(self, at: int, ins: Instruction) -> Outcome:
         """A loop, if need be with its first pass apart."""
-        trace = self.trace
-        state, frames, depth = self.state.copy(), len(trace.frames), trace.depth
-        own = self.loops, self.loop_depth, self.nesting, len(self.unrolled)
+        mark = self.mark()
         try:
             return super().loop(at, ins)
         except Untraceable as error:
-            iterable = None if ins.iterator is None else state.registers.get(ins.iterator)
+            iterable = None if ins.iterator is None else mark.state.registers.get(ins.iterator)
             if error.reason != OTHER_KIND or self.peeled >= MAX_PEELED or not isinstance(iterable, Iterable):
                 raise
-            self.state = state
-            del trace.frames[frames:]
-            trace.depth = depth
-            self.loops, self.loop_depth, self.nesting = own[:3]
-            del self.unrolled[own[3] :]
+            self.return_to(mark)
         assert ins.iterator is not None
         end = self.flow.loop_end[at]
-        if trace.facts.less_equal(1, iterable.length) is not True:
+        if self.trace.facts.less_equal(1, iterable.length) is not True:
             self.require_passes(iterable.length)
         self.registers[ins.target] = iterable.at(self.number(0))
         outcome = self.walk(at + 1, frozenset((end, ins.exit)))

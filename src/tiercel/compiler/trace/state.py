@@ -62,7 +62,20 @@ class LoopTest:
     outside: int
 
 
-Outcome: TypeAlias = int | Returned | Raised | LoopTest
+@dataclass(frozen=True, slots=True)
+class Left:
+    """An arm that cannot be compiled: who takes it leaves for the interpreter."""
+
+    reason: str
+    line: int | None
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        return f"the branch at line {self.line} stays interpreted: {self.reason}"
+
+
+Outcome: TypeAlias = int | Returned | Raised | Left | LoopTest
 """How a walk ended: at a stop, by a return or raise, or at the test of a loop."""
 
 

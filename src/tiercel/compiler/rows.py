@@ -234,6 +234,11 @@ class _RowBody:
         for node, name, dtype in reductions:
             value = node.outputs[0]
             self.row_values[value] = cast(Var(name, dtype), value.type.dtype)  # type: ignore[attr-defined]
+            if value not in state.uses and dtype.kind == "f":
+                # nothing needs it, but it may raise floating-point flags: a store keeps it
+                kept = Buffer(state.fresh("kept"), dtype, (Const(1, INDEX),), (Const(1, INDEX),), "arena")
+                state.emit(Allocate(kept))
+                state.emit(Store(kept, (Const(0, INDEX),), Var(name, dtype)))
 
     def _loop(
         self,

@@ -23,6 +23,8 @@ from tiercel.compiler.interface import (
     SameInput,
     ScalarOutput,
     SizeValue,
+    ViewOf,
+    new_arrays,
 )
 from tiercel.compiler.interface import Sequence as SequenceRecipe
 from tiercel.compiler.lower import Lowered, lower_region
@@ -36,6 +38,7 @@ from tiercel.operators.table import Bound
 from tiercel.operators.types import ArrayType, ListType, PyFloatType, PyIntType, TupleType, Type
 from tiercel.shapes import DimLike, Facts, Symbol
 from tiercel.shapes import evaluate as size_of
+from tiercel.vm.arrays import make_view
 
 
 class RegionBuilder:
@@ -146,16 +149,10 @@ class Runner:
         (recipe,) = interface.results["return"].values()
         made: dict[str, Any] = {}
 
-        def allocate(r: Recipe) -> None:
-            if isinstance(r, NewArray):
+        try:
+            for r in new_arrays(recipe):
                 shape = tuple(size_of(d, symbols) for d in r.shape)
                 made[r.buffer] = np.full(shape, 77, r.dtype.numpy)
-            elif isinstance(r, SequenceRecipe):
-                for item in r.items:
-                    allocate(item)
-
-        try:
-            allocate(recipe)
         except ShapeError:  # the result has no size: a miss, as a guard would have found
             raise ExitTaken(None) from None
         made.update({write.buffer: arrays[write.input] for write in interface.writes})
@@ -177,6 +174,8 @@ class Runner:
                     return outputs[r.output]
                 case SameInput():
                     return arrays[r.index]
+                case ViewOf():
+                    return view(result(r.base), r, {**symbols, **sizes})
                 case Constant():
                     return r.value
                 case SizeValue():
@@ -202,6 +201,14 @@ class Runner:
         function = ctypes.CFUNCTYPE(None, pointer, word, word, pointer, word, word)(entry)
         function(start.ctypes.data, *(size_of(s, symbols) for s in pack.strides), panels.ctypes.data, n, k)
         return panels
+
+
+def view(base: Any, recipe: ViewOf, sizes: Mapping[str, int]) -> Any:
+    """The view of an array that a recipe means."""
+    shape, steps = (tuple(size_of(d, sizes) for d in part) for part in (recipe.shape, recipe.strides))
+    return make_view(
+        base, shape, tuple(s * base.itemsize for s in steps), size_of(recipe.offset, sizes) * base.itemsize
+    )
 
 
 class ExitTaken(Exception):

@@ -177,8 +177,9 @@ class Input:
 class Result:
     """What a register holds, or what is returned, when the region is left by one of its exits.
 
-    `what` is "value" (a fresh array or scalar), "input" (that very object: `index` of the input), "view" (of an input
-    or of another result), or a container: "tuple", "list", "none", "constant" (`constant`).
+    `what` is "value" (a fresh array or scalar), "input" (that very object: `index` of the input), "view" (`value`, a
+    look into the input `index` as it is at the end, or into the fresh array `base`), or a container: "tuple", "list",
+    "none", "constant" (`constant`). The same fresh array or view is one object wherever it is handed over.
     """
 
     what: Literal["value", "input", "view", "tuple", "list", "none", "constant"]
@@ -187,6 +188,7 @@ class Result:
     items: tuple[Result, ...] = ()
     constant: Any = None
     wrap: int = -1  # of a named tuple: the number of its class in the environment
+    base: Value | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

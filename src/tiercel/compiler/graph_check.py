@@ -280,8 +280,13 @@ def _check_result(result: Result, scope: _Scope, inputs: int, where: str) -> Non
             if result.index is None or not 0 <= result.index < inputs:
                 raise IllFormedGraph(f"{where}: input {result.index} of {inputs}")
         case "view":
-            if result.value is not None:
-                scope.use(result.value, where)
+            if result.value is None or (result.index is None) is (result.base is None):
+                raise IllFormedGraph(f"{where}: a view that is none, or not of one array")
+            scope.use(result.value, where)
+            if result.base is not None:
+                scope.use(result.base, where)
+            elif not 0 <= (result.index or 0) < inputs:
+                raise IllFormedGraph(f"{where}: a view of input {result.index} of {inputs}")
         case "tuple" | "list":
             for position, item in enumerate(result.items):
                 _check_result(item, scope, inputs, f"{where}, item {position}")

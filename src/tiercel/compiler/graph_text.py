@@ -189,7 +189,7 @@ def _result(result: Result, names: _Names) -> str:
         case "input":
             return f"input {result.index}"
         case "view":
-            of = f"input {result.index}" if result.index is not None else "a result"
+            of = f"input {result.index}" if result.base is None else names(result.base)
             return f"view of {of}" + ("" if result.value is None else f" ({names(result.value)})")
         case "tuple" | "list":
             items = ", ".join(_result(item, names) for item in result.items)

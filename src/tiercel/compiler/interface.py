@@ -118,12 +118,17 @@ class SameInput:
 
 @dataclass(frozen=True, slots=True)
 class ViewOf:
-    """A view of an input: sizes and strides in elements, offset in elements."""
+    """A view of an input or of a new array: sizes and strides in elements, offset in elements.
 
-    index: int
+    Where one and the same recipe stands in several places, one object is handed over.
+    """
+
+    base: SameInput | NewArray
+    dtype: DType
     shape: tuple[DimLike, ...]
     strides: tuple[DimLike, ...]
     offset: DimLike
+    wrapper: str = "ndarray"
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +176,17 @@ class Interface:
     writes: tuple[WriteSpec, ...] = ()
 
 
-def new_arrays(recipe: Recipe) -> tuple[NewArray, ...]:
-    """The arrays to allocate for a recipe, in order."""
-    if isinstance(recipe, NewArray):
-        return (recipe,)
-    if isinstance(recipe, Sequence):
-        return tuple(a for item in recipe.items for a in new_arrays(item))
-    return ()
+def new_arrays(*recipes: Recipe) -> tuple[NewArray, ...]:
+    """The arrays to allocate for recipes, each once, in order."""
+    found: dict[str, NewArray] = {}
+    for recipe in recipes:
+        made: tuple[NewArray, ...] = ()
+        if isinstance(recipe, NewArray):
+            made = (recipe,)
+        elif isinstance(recipe, ViewOf):
+            made = new_arrays(recipe.base)
+        elif isinstance(recipe, Sequence):
+            made = new_arrays(*recipe.items)
+        for array in made:
+            found.setdefault(array.buffer, array)
+    return tuple(found.values())

@@ -37,22 +37,16 @@ from tiercel.compiler.graph import Branch, Graph, Guard, Loop, Node, Region, Res
 from tiercel.compiler.groups import lower_group
 from tiercel.compiler.interface import (
     PACK_PADDING,
-    Constant,
     InputSpec,
     Interface,
-    NewArray,
     PackSpec,
-    Recipe,
-    SameInput,
-    ScalarOutput,
-    Sequence,
     SizeSpec,
-    SizeValue,
 )
 from tiercel.compiler.memory import Memory, c_strides, view_buffer
-from tiercel.compiler.movement import REORDERING, movement, permutation
+from tiercel.compiler.movement import movement
 from tiercel.compiler.nests import Nests
 from tiercel.compiler.passes import prepare
+from tiercel.compiler.results import Results, scalar_kind
 from tiercel.dtypes import DType, WeakComplex, WeakFloat, WeakInt, as_dtype, result_type
 from tiercel.loops.form import (
     INDEX,
@@ -69,7 +63,6 @@ from tiercel.loops.form import (
     If,
     Let,
     Local,
-    Output,
     Pack,
     Stmt,
     Unary,
@@ -118,8 +111,9 @@ def _symbols_of_type(type_: Type) -> Iterator[Symbol]:
 
 def _values_of(result: Result) -> Iterator[Value]:
     """The values that a result hands over."""
-    if result.value is not None:
-        yield result.value
+    for value in (result.value, result.base):
+        if value is not None:
+            yield value
     for item in result.items:
         yield from _values_of(item)
 
@@ -139,8 +133,6 @@ class Lowerer:
         self.uses: dict[Value, list[object]] = {}
         self.statements: list[Stmt] = []
         self.sites: list[int] = []
-        self.outputs: list[Var] = []
-        self.results: list[Buffer] = []
         self.packed: dict[tuple[str, Memory], Buffer] = {}
         self.packs: list[PackSpec] = []
         self.prologue: list[Stmt] = []
@@ -609,11 +601,11 @@ class Lowerer:
             raise NotLowered("a region with several exits")
         specs, strides, arguments, scalars = self._inputs()
         exit_ = region.exits["return"]
-        recipes = {register: self._recipe(result) for register, result in exit_.items()}
+        results = Results(self)
+        for result in exit_.values():
+            results.prepare(result)
         self.commits.prepare()
         self.run(self.graph)
-        for result in exit_.values():
-            self._finish(result)
         symbols: dict[str, None] = {}
         for spec in specs:
             for dim in (*spec.dims, *(() if spec.value is None else (spec.value,))):
@@ -621,9 +613,11 @@ class Lowerer:
                     symbols.setdefault(symbol.name)
         specs = [self._indexing(number, spec) for number, spec in enumerate(specs)]
         sizes = [SizeSpec(name, "symbol") for name in symbols] + strides
+        known = {s.name for s in sizes}
+        recipes = {register: results.finish(result, known) for register, result in exit_.items()}
         commits = self.commits
         if region.writes:
-            commits.keep({s.name for s in sizes})
+            commits.keep(known)
             sizes.append(SizeSpec(commits.phase.name, "phase"))
         function = Function(
             re.sub(r"\W", "_", region.name),
@@ -632,10 +626,10 @@ class Lowerer:
             (
                 *arguments,
                 *(b for b in self.packed.values() if b.space == "constant"),
-                *self.results,
+                *results.buffers,
                 *commits.buffers,
             ),
-            tuple(self.outputs),
+            tuple(results.outputs),
             commits.wrapped(Block((*self.prologue, *self.statements))),
             (region.name, region.start, region.start),
         )
@@ -678,88 +672,13 @@ class Lowerer:
                     InputSpec(name, "array", type_.dtype, type_.shape, contiguous, given.source, type_.wrapper)
                 )
                 continue
-            kind, dtype = _scalar_kind(type_), scalar_dtype(type_)
+            kind, dtype = scalar_kind(type_), scalar_dtype(type_)
             value = type_.value if isinstance(type_, PyIntType) else None
             specs.append(InputSpec(name, kind, dtype, (), True, given.source, value=value))
             if value is None:
                 scalars.append(Var(name, dtype))
                 self.scalars[given.value] = Var(name, dtype)
         return specs, strides, buffers, scalars
-
-    def _recipe(self, result: Result) -> Recipe:
-        match result.what:
-            case "none":
-                return Constant(None)
-            case "constant":
-                return Constant(result.constant)
-            case "tuple" | "list":
-                return Sequence(result.what, tuple(self._recipe(item) for item in result.items), result.wrap)
-            case "input":
-                assert result.index is not None
-                return SameInput(result.index)
-            case "view":
-                raise NotLowered("a result that is a view")
-        assert result.value is not None
-        value = result.value
-        if isinstance(value.type, ArrayType):
-            if value in self.wanted or value in self.memory:
-                raise NotLowered(f"{value} is returned twice or as it was passed")
-            name = self.fresh(value.name or "result")
-            shape = value.type.shape
-            if any(s.kind == "data" for d in shape for s in symbols_of(d)):
-                raise NotLowered("a result whose size depends on data")
-            buffer = Buffer(name, value.type.dtype, tuple(dim_expression(d) for d in shape), space="result")
-            self.results.append(buffer)
-            self.wanted[value] = [Memory.whole(buffer, shape)]
-            self._seek_producer(value)
-            return NewArray(name, value.type.dtype, shape, value.type.wrapper)
-        if isinstance(value.type, PyIntType) and value.type.value is not None:
-            return SizeValue(value.type.value)
-        output = Var(self.fresh(f"{value.name or 'out'}_out"), scalar_dtype(value.type))
-        self.outputs.append(output)
-        return ScalarOutput(output.name, _scalar_kind(value.type), output.dtype)
-
-    def _seek_producer(self, value: Value) -> None:
-        """A result that only reorders the axes of a collected list: let the list be written in that order at once."""
-        for step in self.graph.steps:
-            if not isinstance(step, Node) or step.outputs != (value,) or step.operator not in REORDERING:
-                continue
-            source = step.inputs[0]
-            order = permutation(step)
-            collected = any(source is c.after for s in self.graph.steps if isinstance(s, Loop) for c in s.collected)
-            if order is None or not collected or len(self.uses.get(source, ())) != 1:
-                return
-            inverse = [order.index(axis) for axis in range(len(order))]
-            self.wanted[source] = [self.wanted.pop(value)[0].permuted(inverse)]
-            return
-
-    def _finish(self, result: Result) -> None:
-        for item in result.items:
-            self._finish(item)
-        value = result.value
-        if result.what != "value" or value is None:
-            return
-        if isinstance(value.type, ArrayType):
-            self.settle(value)
-        elif not (isinstance(value.type, PyIntType) and value.type.value is not None):
-            output = self.outputs[self._emitted]
-            self._emitted += 1
-            self.emit(Output(output.name, cast(self.scalar(value), output.dtype)))
-
-    _emitted = 0
-
-
-def _scalar_kind(type_: Type) -> Any:
-    match type_:
-        case NpScalarType():
-            return "npscalar"
-        case PyIntType():
-            return "pyint"
-        case PyFloatType():
-            return "pyfloat"
-        case PyBoolType():
-            return "pybool"
-    raise NotLowered(f"a {type(type_).__name__.removesuffix('Type')} as an input or result")
 
 
 def lower_region(region: Region) -> Lowered:

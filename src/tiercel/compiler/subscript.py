@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tiercel.compiler.dims import dim_expression
 from tiercel.compiler.elementwise import NotLowered
 from tiercel.compiler.graph import Value
 from tiercel.compiler.memory import Memory
+from tiercel.loops.form import INDEX, Compare, Const
 from tiercel.operators.types import PyIntType
 from tiercel.shapes import Dim, DimLike, dim_max, dim_min, slice_dim
 
@@ -45,7 +47,8 @@ def selected(state: Lowerer, memory: Memory, key: object, origin: int, *, within
                 raise NotLowered("a slice with a step that is not known")
             shape.append(slice_dim(size, bounds[0], bounds[1], step))
             strides.append(stride * step)
-            first = bounds[0] if within and isinstance(bounds[0], Dim) else _first_of(state, size, bounds[0], step)
+            start = bounds[0]
+            first = start if within and isinstance(start, Dim) else _first_of(state, size, start, step, origin)
             offset = offset + first * stride
             axis += 1
         else:
@@ -63,8 +66,11 @@ def _static_int(bound: object) -> DimLike | None:
     return bound  # type: ignore[return-value]
 
 
-def _first_of(state: Lowerer, size: DimLike, start: DimLike | None, step: int) -> DimLike:
-    """The first position a slice takes, clipped as Python does."""
+def _first_of(state: Lowerer, size: DimLike, start: DimLike | None, step: int, origin: int) -> DimLike:
+    """The first position a slice takes, clipped as Python does.
+
+    Where it is not known whether it counts from the start or the end, it is taken from the start: others leave.
+    """
     if start is None:
         return 0 if step > 0 else size - 1
     facts, last = state.facts, size if step > 0 else size - 1
@@ -72,4 +78,5 @@ def _first_of(state: Lowerer, size: DimLike, start: DimLike | None, step: int) -
         return start if facts.less_equal(start, last) is True else dim_min(start, last)
     if facts.less_equal(start, -1) is True:
         return dim_max(start + size, 0 if step > 0 else -1)
-    raise NotLowered("a slice that starts at a computed size whose sign is not known")
+    state.require(Compare("ge", dim_expression(start), Const(0, INDEX)), origin)
+    return dim_min(start, last)

@@ -21,8 +21,10 @@ from tiercel.compiler.interface import (
     NewArray,
     PackSpec,
     Recipe,
+    SameInput,
     ScalarOutput,
     SizeValue,
+    ViewOf,
     new_arrays,
 )
 from tiercel.compiler.interface import Sequence as SequenceRecipe
@@ -153,7 +155,7 @@ class NativeKernel:
             self._pack(pack, placed[pack.input], sizes, frame)
         recipes = [r for exit_ in interface.results.values() for r in exit_.values()]
         made: dict[str, np.ndarray[Any, Any]] = {}
-        for new in (new for recipe in recipes for new in new_arrays(recipe)):
+        for new in new_arrays(*recipes):
             made[new.buffer] = self._result(memory, new, sizes, at_end)
             frame[words[new.buffer]] = made[new.buffer].ctypes.data
         changed = []  # the inputs as they are to be: apart from what the kernel reads, which must stay as it is
@@ -184,8 +186,9 @@ class NativeKernel:
             interface.inputs[number].name for number, place in placed.items() if not _same_bytes(place, values[number])
         ]
         leaves: list[Any] = []
+        given = {**placed, **{w.input: place for w, place in zip(interface.writes, changed, strict=True)}}
         for recipe in recipes:
-            self._collect(recipe, made, frame, sizes, leaves)
+            self._collect(recipe, made, given, frame, sizes, leaves)
         leaves += changed
         return Called(status & 0xFFFFFFFF, leaves, status >> 32, early + written)
 
@@ -226,11 +229,21 @@ class NativeKernel:
         frame[self.words[pack.buffer]] = panels.ctypes.data
 
     def _collect(
-        self, recipe: Recipe, made: Mapping[str, Any], frame: Any, sizes: Mapping[str, int], leaves: list[Any]
+        self,
+        recipe: Recipe,
+        made: Mapping[str, Any],
+        given: Mapping[int, Any],
+        frame: Any,
+        sizes: Mapping[str, int],
+        leaves: list[Any],
     ) -> None:
         match recipe:
             case NewArray():
                 leaves.append(made[recipe.buffer])
+            case ViewOf():
+                base = given[recipe.base.index] if isinstance(recipe.base, SameInput) else made[recipe.base.buffer]
+                sizes = {**sizes, **self._strides(given)}
+                leaves.append(_seen(base, recipe, sizes))
             case ScalarOutput():
                 raw = frame[self.words[recipe.output]].tobytes()[: recipe.dtype.itemsize]
                 value = np.frombuffer(raw, recipe.dtype.numpy)[0]
@@ -239,9 +252,30 @@ class NativeKernel:
                 leaves.append(size_of(recipe.value, sizes))
             case SequenceRecipe():
                 for item in recipe.items:
-                    self._collect(item, made, frame, sizes, leaves)
+                    self._collect(item, made, given, frame, sizes, leaves)
             case _:
                 pass  # constants, and inputs handed back
+
+    def _strides(self, given: Mapping[int, Any]) -> dict[str, int]:
+        """The strides that are sizes of the function, by name."""
+        return {
+            size.name: given[size.input].strides[size.axis] // given[size.input].itemsize
+            for size in self.interface.sizes if size.what == "stride"
+        }  # fmt: skip
+
+
+def _seen(base: np.ndarray[Any, Any], view: ViewOf, sizes: Mapping[str, int]) -> np.ndarray[Any, Any]:
+    """A copy of what a view of an array sees."""
+    shape, steps = (tuple(size_of(d, sizes) for d in part) for part in (view.shape, view.strides))
+    made = np.empty(shape, base.dtype)
+    if made.size:
+        start = base.ctypes.data + size_of(view.offset, sizes) * base.itemsize
+        low = start + sum(s * (n - 1) for s, n in zip(steps, shape, strict=True) if s < 0) * base.itemsize
+        span = sum(abs(s) * (n - 1) for s, n in zip(steps, shape, strict=True)) + 1
+        raw: Any = (ctypes.c_char * (span * base.itemsize)).from_address(low)
+        strides = tuple(s * base.itemsize for s in steps)
+        made[...] = np.ndarray(shape, base.dtype, raw, start - low, strides)
+    return made
 
 
 def _bits(dtype: np.dtype[Any], value: Any) -> int:

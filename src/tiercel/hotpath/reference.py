@@ -326,11 +326,9 @@ class _Run:
         if result.what in ("tuple", "list"):
             for item in result.items:
                 self.collect(item, leaves)
-        elif result.what == "value":
+        elif result.what in ("value", "view"):
             assert result.value is not None
             leaves.append(self.value(result.value))
-        elif result.what == "view":
-            raise ReferenceFault("a result that is a view")
 
     # -- steps ------------------------------------------------------------------------------------------------
 

@@ -38,6 +38,7 @@ from tiercel.compiler.interface import (
     ScalarOutput,
     Sequence,
     SizeValue,
+    ViewOf,
     new_arrays,
 )
 from tiercel.config import current
@@ -45,7 +46,8 @@ from tiercel.errors import InternalError
 from tiercel.shapes import Dim, DimLike, Symbol
 from tiercel.shapes.dims import Node, Sum
 from tiercel.values.parameter import frozen_state
-from tiercel.values.tensor import Tensor, mark_written
+from tiercel.values.tensor import Tensor, adopt, mark_written
+from tiercel.vm.arrays import make_view
 from tiercel.vm.stub import Table
 
 __all__ = ["MISS", "Entry", "Frames", "make_entry"]
@@ -355,6 +357,8 @@ class _Writer:
         self.lines: list[str] = []
         self.names: dict[str, Any] = {}
         self.classes: Sequence_[type] = ()
+        self.made: dict[int, str] = {}  # results that have a name, by the id of their recipe
+        self.depth = 2
         self._count = 0
 
     def object(self, value: Any, hint: str = "k") -> str:
@@ -364,8 +368,8 @@ class _Writer:
         self.names[name] = value
         return name
 
-    def line(self, text: str, depth: int = 2) -> None:
-        self.lines.append("    " * depth + text)
+    def line(self, text: str, depth: int = 0) -> None:
+        self.lines.append("    " * (depth or self.depth) + text)
 
 
 class _Sources:
@@ -446,7 +450,7 @@ def make_entry(
     sources = _Sources(writer, functions)
     names = writer.names
     names.update(
-        bump=mark_written, overlap=np.may_share_memory, distinct=distinct_elements,
+        bump=mark_written, view=make_view, adopt=adopt, overlap=np.may_share_memory, distinct=distinct_elements,
         MISS=MISS, ndarray=np.ndarray, empty=np.empty, entry=entry, _bcast=_bcast, Tensor=Tensor, arenas=ARENAS,
         call=frames.call, code=code, frames=frames, watch=current_watch, tensor=_tensor, clock=time.perf_counter_ns,
         arena_size=SIZE_TYPE(arena), frame_type=ctypes.c_int64 * frame_size, address=ctypes.addressof,
@@ -469,7 +473,8 @@ def make_entry(
             array = f"a_{interface.inputs[size.input].name}"
             itemsize = interface.inputs[size.input].dtype.itemsize
             writer.line(f"if {array}.strides[{size.axis}] % {itemsize}: return MISS")
-            filled[words[size.name]] = f"{array}.strides[{size.axis}] // {itemsize}"
+            writer.line(f"{_local(size.name)} = {array}.strides[{size.axis}] // {itemsize}")
+            filled[words[size.name]] = _local(size.name)
     for pack in interface.packs:
         spec = interface.inputs[pack.input]
         dims = tuple(_whole(d) for d in (pack.k, pack.n, *pack.strides, pack.offset))
@@ -510,7 +515,10 @@ def make_entry(
     writer.line("return MISS", 4)
     if interface.writes:
         # Whatever may fail comes before the inputs are written; a result that cannot be made leaves them as they were.
-        writer.line("try: result = " + _result(writer, recipe, interface, words, sources))
+        writer.line("try:")
+        writer.depth = 3
+        writer.line("result = " + _result(writer, recipe, interface, words, sources))
+        writer.depth = 2
         writer.line("except BaseException:")
         writer.line("arenas.give(block)", 3)
         writer.line("raise", 3)
@@ -685,10 +693,19 @@ def _tensor(value: Any) -> np.ndarray[Any, Any] | None:
 
 
 def _result(writer: _Writer, recipe: Recipe, interface: Interface, words: Mapping[str, int], sources: _Sources) -> str:
+    known = writer.made.get(id(recipe))
+    if known is not None:
+        return known
     match recipe:
         case NewArray():
             name = f"r_{recipe.buffer}"
-            return name if recipe.wrapper == "ndarray" else f"Tensor({name})"
+            if recipe.wrapper != "ndarray":
+                writer.line(f"t{name} = Tensor({name})")
+                name = f"t{name}"
+            writer.made[id(recipe)] = name
+            return name
+        case ViewOf():
+            return _view(writer, recipe, interface, words, sources)
         case ScalarOutput():
             return _scalar_result(writer, recipe, words[recipe.output])
         case SameInput():
@@ -703,6 +720,23 @@ def _result(writer: _Writer, recipe: Recipe, interface: Interface, words: Mappin
                 return f"{writer.object(writer.classes[recipe.wrap], 'class')}({inner})"
             return f"({inner})" if recipe.kind == "tuple" else f"[{inner}]"
     raise InternalError(f"no way to make a {type(recipe).__name__}", stage="entry")
+
+
+def _view(writer: _Writer, recipe: ViewOf, interface: Interface, words: Mapping[str, int], sources: _Sources) -> str:
+    base = _result(writer, recipe.base, interface, words, sources)
+    if isinstance(recipe.base, SameInput):
+        array = f"a_{interface.inputs[recipe.base.index].name}"
+    else:
+        array = f"r_{recipe.base.buffer}"
+    itemsize = recipe.dtype.itemsize
+    shape = "".join(f"{_size_text(d)}, " for d in recipe.shape)
+    strides = "".join(f"{_size_text(s)} * {itemsize}, " for s in recipe.strides)
+    name = f"w{len(writer.made)}"
+    writer.line(f"{name} = view({array}, ({shape}), ({strides}), {_size_text(recipe.offset)} * {itemsize})")
+    if recipe.wrapper != "ndarray":
+        writer.line(f"{name} = adopt({name}, ({base},))")
+    writer.made[id(recipe)] = name
+    return name
 
 
 def _scalar_result(writer: _Writer, recipe: ScalarOutput, word: int) -> str:

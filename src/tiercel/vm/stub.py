@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextvars
 import ctypes
 import functools
-import importlib
 import sys
 import sysconfig
 from collections.abc import Callable, Mapping, Sequence
@@ -50,6 +49,7 @@ from tiercel.compiler.interface import (
     SameInput,
     ScalarOutput,
     SizeValue,
+    ViewOf,
     new_arrays,
 )
 from tiercel.compiler.interface import Sequence as SequenceRecipe
@@ -59,6 +59,7 @@ from tiercel.shapes import Dim, DimLike, Symbol
 from tiercel.shapes.dims import Node, Sum
 from tiercel.values.parameter import Parameter
 from tiercel.values.tensor import Tensor, mark_written
+from tiercel.vm.arrays import numpy_functions
 
 __all__ = ["Table", "make_function", "make_preamble", "make_table", "unusable"]
 
@@ -66,7 +67,10 @@ RELEASE_WORK: Final = 33_000
 """Work units (0.06 ns each: about 2 us) from which on the interpreter lock is released, which costs 0.06 us."""
 
 _PYTHON: Final = tuple(name for name in API if name.startswith("Py") and not name.startswith("PyArray"))
-_NUMPY: Final = {"PyArray_Empty": 184, "PyArray_Scalar": 60, "PyArray_ScalarAsCtype": 62}
+_NUMPY: Final = {
+    "PyArray_Empty": 184, "PyArray_Scalar": 60, "PyArray_ScalarAsCtype": 62, "PyArray_NewFromDescr": 94,
+    "PyArray_SetBaseObject": 282,
+}  # fmt: skip
 """Places in NumPy's table of functions (`__multiarray_api.h`), the same since 1.7."""
 _ARRAY_TYPE: Final = 2
 _METH_FASTCALL: Final = 0x80
@@ -138,12 +142,9 @@ def _addresses() -> tuple[np.ndarray[Any, Any] | None, str | None]:
     try:
         from numpy._core.umath import _extobj_contextvar as error_state
 
-        capsule = importlib.import_module("numpy._core._multiarray_umath")._ARRAY_API
+        functions = numpy_functions(max(_NUMPY.values()) + 1)
     except (ImportError, AttributeError):
         return None, f"NumPy {np.__version__} does not show its table of functions"
-    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
-    table = pointer(("PyCapsule_GetPointer", ctypes.pythonapi))(capsule, None)
-    functions = (ctypes.c_size_t * (max(_NUMPY.values()) + 1)).from_address(table)
     if functions[_ARRAY_TYPE] != id(np.ndarray):
         return None, f"the table of functions of NumPy {np.__version__} has another order"
     # In a context that nobody has written to, a variable has its default.
@@ -237,6 +238,7 @@ class _Rows:
         self.classes: Sequence[type] = ()
         self._known: dict[Source, int] = {}
         self._sizes: dict[Any, int] = {}
+        self.made: dict[int, int] = {}  # results that are made, by the id of their recipe
 
     def add(self, op: Op, *fields: int) -> None:
         """Append a row."""
@@ -485,7 +487,7 @@ def _table(
     for new in new_arrays(recipe):
         made[new.buffer] = _allocate(t, new, words)
     t.add(Op.RUN, code, arena, work, RELEASE_WORK)
-    result = _make(t, recipe, interface, words, made)
+    result = _make(t, recipe, interface, words, made, arrays)
     if interface.writes:
         # Last, because a row after it that does not hold would have the interpreter write a second time.
         phase = next(words[size.name] for size in interface.sizes if size.what == "phase")
@@ -555,6 +557,7 @@ def _bind(t: _Rows, interface: Interface, words: Mapping[str, int], arrays: Mapp
                 raise Unsupported(f"elements of {itemsize} bytes")
             shift = itemsize.bit_length() - 1
             t.add(Op.STRIDE, arrays[size.input], size.axis, words[size.name], itemsize - 1, shift)
+            t.bind(Symbol(size.name, "scalar"), words[size.name])
 
 
 def _written(t: _Rows, interface: Interface, number: int, arrays: Mapping[int, int]) -> None:
@@ -569,25 +572,63 @@ def _written(t: _Rows, interface: Interface, number: int, arrays: Mapping[int, i
             t.add(Op.APART, arrays[number], arrays[other], spec.dtype.itemsize, given.dtype.itemsize)
 
 
+def _run_of(t: _Rows, sizes: Sequence[int]) -> int:
+    """The first of words that stand one behind the other and have the values of these words."""
+    if not sizes:
+        return 0
+    if list(sizes) == list(range(sizes[0], sizes[0] + len(sizes))):
+        return sizes[0]
+    zero = t.size(0)
+    first = t.words
+    for size in sizes:
+        t.add(Op.ADD, t.word(), size, zero)
+    return first
+
+
 def _allocate(t: _Rows, new: NewArray, words: Mapping[str, int]) -> int:
     sizes = [t.size(d) for d in new.shape]
-    first = t.words
-    if sizes != list(range(sizes[0], sizes[0] + len(sizes)) if sizes else []):
-        zero = t.size(0)
-        first = t.words
-        for size in sizes:
-            t.add(Op.ADD, t.word(), size, zero)
-    elif sizes:
-        first = sizes[0]
-    else:
-        first = 0
+    first = _run_of(t, sizes)
     made = t.value()
     t.add(Op.EMPTY, made, t.object(new.dtype.numpy), len(sizes), first, words[new.buffer])
     return made
 
 
-def _make(t: _Rows, recipe: Recipe, interface: Interface, words: Mapping[str, int], made: Mapping[str, int]) -> int:
-    """Rows that make a result."""
+def _view(t: _Rows, recipe: ViewOf, base: int) -> int:
+    """Rows that make a view of an array."""
+    if recipe.wrapper != "ndarray":
+        raise Unsupported("a view of a Tensor is returned")
+    itemsize = recipe.dtype.itemsize
+    sizes = [t.size(d) for d in recipe.shape]
+    first = _run_of(t, sizes + [t.size(s * itemsize) for s in recipe.strides])
+    offset = t.size(recipe.offset * itemsize)
+    made = t.value()
+    t.add(Op.VIEW, made, base, len(sizes), first, offset)
+    return made
+
+
+def _make(
+    t: _Rows,
+    recipe: Recipe,
+    interface: Interface,
+    words: Mapping[str, int],
+    made: Mapping[str, int],
+    arrays: Mapping[int, int],
+) -> int:
+    """Rows that make a result; one that is handed over more than once is made once."""
+    found = t.made.get(id(recipe))
+    if found is None:
+        found = t.made[id(recipe)] = _make_one(t, recipe, interface, words, made, arrays)
+    return found
+
+
+def _make_one(
+    t: _Rows,
+    recipe: Recipe,
+    interface: Interface,
+    words: Mapping[str, int],
+    made: Mapping[str, int],
+    arrays: Mapping[int, int],
+) -> int:
     match recipe:
         case NewArray():
             array = made[recipe.buffer]
@@ -596,6 +637,9 @@ def _make(t: _Rows, recipe: Recipe, interface: Interface, words: Mapping[str, in
             value = t.value()
             t.add(Op.WRAP, value, t.object(Tensor), array, *_slots()[0])
             return value
+        case ViewOf():
+            base = recipe.base
+            return _view(t, recipe, arrays[base.index] if isinstance(base, SameInput) else made[base.buffer])
         case ScalarOutput():
             value, word = t.value(), words[recipe.output]
             match recipe.kind:
@@ -624,7 +668,7 @@ def _make(t: _Rows, recipe: Recipe, interface: Interface, words: Mapping[str, in
             return value
         case SequenceRecipe():
             new, put = (Op.TUPLE, Op.TUPLE_ITEM) if recipe.kind == "tuple" else (Op.LIST, Op.LIST_ITEM)
-            items = [_make(t, item, interface, words, made) for item in recipe.items]
+            items = [_make(t, item, interface, words, made, arrays) for item in recipe.items]
             value = t.value()
             t.add(new, value, len(items))
             for i, item in enumerate(items):

@@ -76,7 +76,8 @@ API: Final = (
     "PyObject_CallOneArg", "PyContextVar_Get", "PyTuple_Size", "PyTuple_New", "PyTuple_SetItem", "PyList_New",
     "PyList_SetItem", "PyLong_AsLongLongAndOverflow", "PyLong_FromLongLong", "PyFloat_AsDouble", "PyFloat_FromDouble",
     "PyObject_Vectorcall", "PyType_GenericAlloc", "PyEval_SaveThread", "PyEval_RestoreThread", "PyArray_Empty",
-    "PyArray_Scalar", "PyArray_ScalarAsCtype", "malloc", "free", "ndarray", "int", "float", "bool", "True", "False",
+    "PyArray_Scalar", "PyArray_ScalarAsCtype", "PyArray_NewFromDescr",
+    "PyArray_SetBaseObject", "malloc", "free", "ndarray", "int", "float", "bool", "True", "False",
     "None", "Exception", "error_state", "default_error_state",
 )  # fmt: skip
 """What stands in the words of the API table: functions, then objects."""
@@ -164,6 +165,7 @@ class Op(IntEnum):
     FLAGS = 50  # v n: an array with these flags
     APART = 51  # v v n n: the bytes between the bounds of two arrays, of elements so large, are apart
     SAME_WORD = 52  # w w: the first gets what the second has
+    VIEW = 54  # v v n w w: made: view of an array of so many axes: words of sizes, then strides in bytes; of the offset
     COMMIT = 53  # n w: calls the code again with 1 in the word: it writes into arguments. Nothing may fail after it
 
 
@@ -481,6 +483,31 @@ def _results(t: _Text, op: Op) -> bool:
             t.make(t.field(1), got)
             t.require(t.compare("ne", "ptr", got, "null"), "error")
             t.write(t.field(5), t.load("i64", got, OFFSETS["data"]))
+            t.next()
+        case Op.VIEW:
+            base, count = t.value(t.field(2)), t.field(3)
+            kind = t.load("ptr", base, OFFSETS["type"])
+            descr = t.load("ptr", base, OFFSETS["descr"])
+            flags = t.load("i32", base, OFFSETS["flags"], align=4)
+            start = t.set("start", f"add i64 {t.load('i64', base, OFFSETS['data'])}, {t.word(t.field(5))}")
+            data = t.set("data", f"inttoptr i64 {start} to ptr")
+            sizes = t.element("i64", "%frame", t.field(4))
+            steps = t.element("i64", sizes, count)
+            rank = t.set("rank", f"trunc i64 {count} to i32")
+            for owned in (descr, base):  # what the functions take, on errors as well
+                t.call("void", "Py_IncRef", f"ptr {owned}")
+            got = t.call(
+                "ptr", "PyArray_NewFromDescr", f"ptr {kind}", f"ptr {descr}", f"i32 {rank}", f"ptr {sizes}",
+                f"ptr {steps}", f"ptr {data}", f"i32 {flags}", "ptr null",
+            )  # fmt: skip
+            t.make(t.field(1), got)
+            t.put(f"br i1 {t.compare('ne', 'ptr', got, 'null')}, label %view.made, label %view.not")
+            t.label("view.not")
+            t.call("void", "Py_DecRef", f"ptr {base}")
+            t.put("br label %error")
+            t.label("view.made")
+            failed = t.call("i32", "PyArray_SetBaseObject", f"ptr {got}", f"ptr {base}")
+            t.require(t.compare("eq", "i32", failed, "0"), "error")
             t.next()
         case Op.MAKE_INT:
             t.made(t.field(1), t.call("ptr", "PyLong_FromLongLong", f"i64 {t.word(t.field(2))}"))

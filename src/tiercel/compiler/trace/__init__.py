@@ -15,10 +15,10 @@ The walk of one function is one object, `walk.Frame`, built up from one class pe
 before it in this order: state, objects, layouts, core, writes, operators, views, scalars, calls, branches, sharing,
 loops, instructions, walk, arguments, region.
 
-Invariants: nothing the caller could observe is written (a region with such a write is refused, not reordered; writes
-into arrays that the region made are new values); a result that may share memory with an argument is refused unless it
-is that very argument; whatever the walk assumes about globals, cells and attributes is among the conditions of the
-environment.
+Invariants: writes are new values, and what they leave in arguments is said at the end of the region, where it is
+written after everything else; a result that may share memory with an argument or another result is refused unless it
+surely is that very array or a view of it; whatever the walk assumes about globals, cells and attributes is among the
+conditions of the environment.
 """
 
 from __future__ import annotations

@@ -4,12 +4,13 @@ In: the values of a call, or the abstract value returned. Out: inputs with their
 of the result.
 
 Invariants: only types, sizes to assume and identities are taken from the values; a result that may share memory with
-an argument is refused unless it is that very argument, and no two results share memory.
+an argument or another result is refused unless it surely is that very array, or a view of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from tiercel.compiler.abstract import Abstract, Known, ListRef, Mapping, Source,
 from tiercel.compiler.environment import is_plain
 from tiercel.compiler.graph import Input, Result, Value, Write
 from tiercel.compiler.trace.objects import is_named_tuple, tensor_type, unwrapped
-from tiercel.compiler.trace.state import MAX_UNROLL
+from tiercel.compiler.trace.state import MAX_UNROLL, Trace
 from tiercel.compiler.trace.walk import Frame
 from tiercel.dtypes import as_dtype, is_dtype
 from tiercel.operators.types import ArrayType, NpScalarType, PyBoolType, PyFloatType, PyIntType, Type
@@ -88,8 +89,16 @@ def signature_text(inputs: Sequence[Input]) -> str:
     return f"({', '.join(parts)})"
 
 
-def result_of(frame: Frame, x: Abstract, seen: set[Value]) -> Result:
-    """The recipe of what is returned; `seen` are the owners of the memory of the results before."""
+@dataclass(slots=True)
+class Seen:
+    """The results before: arrays, and the owners of all their memory."""
+
+    arrays: set[Value] = field(default_factory=set)
+    owners: set[Value] = field(default_factory=set)
+
+
+def result_of(frame: Frame, x: Abstract, seen: Seen) -> Result:
+    """The recipe of what is returned."""
     match x:
         case Known() if x.value is None:
             return Result("none")
@@ -110,7 +119,7 @@ def result_of(frame: Frame, x: Abstract, seen: set[Value]) -> Result:
     raise Untraceable(f"a result that is a {type(x.value if isinstance(x, Known) else x).__name__.lower()}")
 
 
-def _value_result(frame: Frame, x: Value, seen: set[Value]) -> Result:
+def _value_result(frame: Frame, x: Value, seen: Seen) -> Result:
     trace, type_ = frame.trace, x.type
     position = trace.input_of(x)
     if position is not None and not isinstance(type_, PyIntType | PyBoolType | PyFloatType):
@@ -118,21 +127,40 @@ def _value_result(frame: Frame, x: Value, seen: set[Value]) -> Result:
     if isinstance(type_, PyBoolType | PyFloatType) and type_.value is not None:
         return Result("constant", constant=type_.value)
     if isinstance(type_, ArrayType):
-        owners = trace.owners_of(x)
-        entered = trace.entered.get(x)
-        if entered is not None and owners & (trace.outside | seen):
-            frame.require_passes(entered.passes)
-            owners = entered.owners
-        if owners & trace.outside:
-            if x in owners:
-                raise Untraceable("it returns what may be an argument itself or a new array")
-            raise Untraceable("it returns a view of an argument")
-        if owners & seen:
-            raise Untraceable("two results share memory")
-        seen |= owners
-        if not type_.layout.is_c:
-            raise Untraceable("it returns an array whose axes are not in C order")
+        return _array_result(trace, x, seen)
     return Result("value", value=x)
+
+
+def _array_result(trace: Trace, x: Value, seen: Seen) -> Result:
+    frame = trace.frames[0]
+    root = x
+    while root in trace.bases and trace.input_of(root) is None:
+        root = trace.bases[root]
+    number = trace.input_of(root)
+    if root is not x and number is not None:
+        return Result("view", value=x, index=number)
+    owners = trace.owners_of(root)
+    entered = trace.entered.get(root)
+    if root not in seen.arrays and entered is not None and owners & (trace.outside | seen.owners):
+        frame.require_passes(entered.passes)
+        owners = entered.owners
+    if owners & trace.outside:
+        if root in owners:
+            raise Untraceable("it returns what may be an argument itself or a new array")
+        raise Untraceable("it returns what may be a view of an argument")
+    if root not in seen.arrays and owners & seen.owners:
+        raise Untraceable("two results may share memory")
+    seen.owners |= owners
+    if root not in owners:
+        raise Untraceable("a result of which only running decides whether it is a view")
+    seen.arrays.add(root)
+    _require_c_order(root)
+    return Result("value", value=x) if root is x else Result("view", value=x, base=root)
+
+
+def _require_c_order(x: Value) -> None:
+    if isinstance(x.type, ArrayType) and not x.type.layout.is_c:
+        raise Untraceable("it returns an array whose axes are not in C order")
 
 
 def writes_of(frame: Frame) -> tuple[Write, ...]:

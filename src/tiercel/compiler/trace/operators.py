@@ -39,6 +39,13 @@ _NUMBERS: Mapping[type, DType] = {PyFloatType: FLOAT64, PyIntType: INT64, PyBool
 """The dtypes NumPy gives arrays of Python numbers."""
 
 
+PLAIN_VIEWS = (
+    "reshape", "ravel", "squeeze", "expand_dims", "transpose", "moveaxis", "swapaxes", "matrix_transpose", "flip",
+    "flipud", "fliplr", "split", "array_split",
+)  # fmt: skip
+"""Operators whose views are writeable where the array is, and of its dtype."""
+
+
 class Operators(Writes):
     """Adds the operator table."""
 
@@ -224,6 +231,8 @@ class Operators(Writes):
                 viewed = operands[alias.operand]
                 if isinstance(viewed, Value):
                     self.trace.share(output, viewed)
+                    if alias.kind == "view" and row.name in PLAIN_VIEWS:
+                        self.trace.bases[output] = viewed
         self.trace.add(Node(row.name, tuple(inputs), attributes, outputs, self.site()))
         if not isinstance(type_, TupleType | ListType):
             return outputs[0]

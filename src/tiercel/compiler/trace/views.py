@@ -67,6 +67,7 @@ class Views(Operators):
             output = self.trace.value(replace(type_, shape=tuple(shape), layout=layout))
             self.trace.share(output, x)
             self.trace.views[output] = (x, key)
+            self.trace.bases[output] = x
         self.trace.add(Node("index", (x,), {"key": key}, (output,), self.site()))
         return output
 

@@ -1,0 +1,166 @@
+"""What a region hands over: places for its results before the graph is lowered, recipes to make them afterwards.
+
+In: the exits of a region. Out: result buffers in which arrays are computed at once, and a `Recipe` for each result:
+
+* a new array; the same one wherever it is handed over more than once;
+* the very object that was passed;
+* a view, of an argument or of a new array (which is made also if nobody else is given it), as the place of its first
+  element and its strides;
+* scalars, sizes, constants, tuples and lists.
+
+Invariant: recipes speak of sizes that the entry knows. A view whose place only running decides is refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tiercel.compiler.dims import dim_expression
+from tiercel.compiler.elementwise import NotLowered, cast, scalar_dtype
+from tiercel.compiler.graph import Loop, Node, Result, Value
+from tiercel.compiler.interface import (
+    Constant,
+    NewArray,
+    Recipe,
+    SameInput,
+    ScalarOutput,
+    Sequence,
+    SizeValue,
+    ViewOf,
+)
+from tiercel.compiler.memory import Memory
+from tiercel.compiler.movement import REORDERING, permutation
+from tiercel.loops.form import Buffer, Output, Var
+from tiercel.operators.types import ArrayType, NpScalarType, PyBoolType, PyFloatType, PyIntType, Type
+from tiercel.shapes import symbols_of
+
+if TYPE_CHECKING:
+    from tiercel.compiler.lower import Lowerer
+
+
+class Results:
+    """The results of one lowering."""
+
+    def __init__(self, state: Lowerer) -> None:
+        self.state = state
+        self.buffers: list[Buffer] = []
+        self.outputs: list[Var] = []
+        self._arrays: dict[Value, NewArray] = {}
+        self._memories: dict[Value, Memory] = {}
+        self._views: dict[Value, ViewOf] = {}
+
+    # -- before the graph -------------------------------------------------------------------------------------
+
+    def prepare(self, result: Result) -> None:
+        """Make buffers for the arrays that are handed over."""
+        for item in result.items:
+            self.prepare(item)
+        array = result.base if result.what == "view" else result.value if result.what == "value" else None
+        if array is None or not isinstance(array.type, ArrayType) or array in self._arrays:
+            return
+        state, type_ = self.state, array.type
+        if array in state.memory:
+            raise NotLowered(f"{array} is returned as it was passed")
+        if any(s.kind == "data" for d in type_.shape for s in symbols_of(d)):
+            raise NotLowered("a result whose size depends on data")
+        name = state.fresh(array.name or "result")
+        buffer = Buffer(name, type_.dtype, tuple(dim_expression(d) for d in type_.shape), space="result")
+        self.buffers.append(buffer)
+        memory = self._memories[array] = Memory.whole(buffer, type_.shape)
+        state.wanted.setdefault(array, []).append(memory)
+        if result.what == "value":
+            self._seek_producer(array)
+        self._arrays[array] = NewArray(name, type_.dtype, type_.shape, type_.wrapper)
+
+    def _seek_producer(self, value: Value) -> None:
+        """A result that only reorders the axes of a collected list: let the list be written in that order at once."""
+        state = self.state
+        for step in state.graph.steps:
+            if not isinstance(step, Node) or step.outputs != (value,) or step.operator not in REORDERING:
+                continue
+            source = step.inputs[0]
+            order = permutation(step)
+            collected = any(source is c.after for s in state.graph.steps if isinstance(s, Loop) for c in s.collected)
+            if order is None or not collected or len(state.uses.get(source, ())) != 1 or source in state.wanted:
+                return
+            inverse = [order.index(axis) for axis in range(len(order))]
+            state.wanted[source] = [state.wanted.pop(value)[0].permuted(inverse)]
+            return
+
+    # -- after the graph --------------------------------------------------------------------------------------
+
+    def finish(self, result: Result, known: set[str]) -> Recipe:
+        """Fill what is not written yet, and say how the result is made.
+
+        Args:
+            known: names that the entry knows: sizes of the function.
+        """
+        match result.what:
+            case "none":
+                return Constant(None)
+            case "constant":
+                return Constant(result.constant)
+            case "tuple" | "list":
+                items = tuple(self.finish(item, known) for item in result.items)
+                return Sequence(result.what, items, result.wrap)
+            case "input":
+                assert result.index is not None
+                return SameInput(result.index)
+            case "view":
+                return self._view(result, known)
+        value, state = result.value, self.state
+        assert value is not None
+        if isinstance(value.type, ArrayType):
+            state.settle(value)
+            return self._arrays[value]
+        if isinstance(value.type, PyIntType) and value.type.value is not None:
+            return SizeValue(value.type.value)
+        output = Var(state.fresh(f"{value.name or 'out'}_out"), scalar_dtype(value.type))
+        self.outputs.append(output)
+        state.emit(Output(output.name, cast(state.scalar(value), output.dtype)))
+        return ScalarOutput(output.name, scalar_kind(value.type), output.dtype)
+
+    def _view(self, result: Result, known: set[str]) -> ViewOf:
+        state, value = self.state, result.value
+        assert value is not None
+        found = self._views.get(value)
+        if found is not None:
+            return found
+        base: SameInput | NewArray
+        if result.base is not None:
+            state.settle(result.base)
+            base = self._arrays[result.base]
+            content, own = result.base, self._memories[result.base]
+        else:
+            assert result.index is not None
+            base = SameInput(result.index)
+            given = state.region.inputs[result.index].value
+            content = next((w.value for w in state.region.writes if w.index == result.index), given)
+            own = state.memory[given]
+        memory = state.place(value)
+        if memory.root is not own.root:
+            # it was computed somewhere else as well, in the same order
+            source = state.place(content)
+            if memory.root is not source.root or not source.contiguous or source.offset != 0 or not own.contiguous:
+                raise NotLowered("a result that is a view of an array whose axes lie in another order")
+        symbols = {s.name for part in (memory.offset, *memory.shape, *memory.strides) for s in symbols_of(part)}
+        if not symbols <= known:
+            raise NotLowered("a result that is a view whose place only running decides")
+        assert isinstance(value.type, ArrayType)
+        made = ViewOf(base, value.type.dtype, memory.shape, memory.strides, memory.offset, value.type.wrapper)
+        self._views[value] = made
+        return made
+
+
+def scalar_kind(type_: Type) -> Any:
+    """What the entry makes of it, or takes."""
+    match type_:
+        case NpScalarType():
+            return "npscalar"
+        case PyIntType():
+            return "pyint"
+        case PyFloatType():
+            return "pyfloat"
+        case PyBoolType():
+            return "pybool"
+    raise NotLowered(f"a {type(type_).__name__.removesuffix('Type')} as an input or result")

@@ -175,7 +175,7 @@ class Runner:
                 case SameInput():
                     return arrays[r.index]
                 case ViewOf():
-                    return view(result(r.base), r, {**symbols, **sizes})
+                    return view(result(r.base), r, {**symbols, **sizes, **{n: int(outputs[n]) for n in r.computed}})
                 case Constant():
                     return r.value
                 case SizeValue():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import numpy as np
+
 from tests.codegen.native import build, imports
 from tiercel.codegen.blob import Mapped
 from tiercel.codegen.cpu.gemm import names
@@ -64,3 +66,13 @@ class InlineBuilder:
             quick=quick and self.quick,
         )  # fmt: skip
         return Ticket(built, self.delay)
+
+
+def same_but_for_strides(difference: str, expected: Any) -> bool:
+    """Is it a difference that compiled code is declared to show: strides of axes of size one or of empty arrays?"""
+    if "expected strides" not in difference:
+        return False
+    if isinstance(expected, dict):
+        expected = tuple(expected.values())
+    found = expected if isinstance(expected, tuple | list) else [expected]
+    return any(isinstance(a, np.ndarray) and (not a.size or 1 in a.shape) for a in found)

@@ -142,7 +142,7 @@ def test_exceptions_in_the_middle():
     compiled = warm(f, floats(4), 2)
     same(f, compiled, floats(5), 4)
     same(f, compiled, floats(5), 5, native=False)
-    same(f, compiled, floats(5), -1, native=False)
+    same(f, compiled, floats(5), -1)
     same(f, compiled, floats(5), -6, native=False)
 
 

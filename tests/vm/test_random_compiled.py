@@ -19,7 +19,7 @@ import pytest
 import tiercel
 from tests.frontend.test_corpus import COMPREHENSIONS
 from tests.vm.generate import Generated, generate
-from tests.vm.inline import InlineBuilder
+from tests.vm.inline import InlineBuilder, same_but_for_strides
 from tiercel.testing import Arguments, copy_arguments, differences, observe
 from tiercel.vm.dispatch import INTERNAL
 
@@ -48,19 +48,6 @@ def largest(value: Any) -> float:
         return 1.0
     finite = array[np.isfinite(array)].astype(np.float64)
     return float(np.abs(finite).max(initial=1.0))
-
-
-def same_but_for_strides(difference: str, expected: Any) -> bool:
-    if "expected strides" not in difference:
-        return False
-    found = (
-        expected
-        if isinstance(expected, tuple)
-        else tuple(expected.values())
-        if isinstance(expected, dict)
-        else [expected]
-    )
-    return any(isinstance(a, np.ndarray) and (not a.size or 1 in a.shape) for a in found)
 
 
 def compare(function: Callable[..., Any], compiled: Any, sets: list[tuple[Any, ...]], made: Generated | None) -> int:

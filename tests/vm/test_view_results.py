@@ -189,4 +189,13 @@ def test_an_index_out_of_range_raises_as_numpy_does():
     same(f, compiled, floats(4, 6), 3)
     with pytest.raises(IndexError):
         compiled(floats(4, 6), 4)
-    assert compiled(floats(4, 6), -1).base is not None
+    same(f, compiled, floats(4, 6), -1)
+
+
+def test_strides_that_select_nothing_are_those_of_a_dense_array():
+    """A row of docs/semantics.md: of axes of size one, and of arrays without elements."""
+    compiled = warm(reordered, floats(4, 6), 2)
+    x = np.ndarray((1, 6), np.float32, floats(30), 0, (8, 4))
+    assert x.flags.c_contiguous
+    assert reordered(x, 2)[0].strides == (4, 8)
+    assert compiled(x, 2)[0].strides == (4, 24)

@@ -120,7 +120,8 @@ class SameInput:
 class ViewOf:
     """A view of an input or of a new array: sizes and strides in elements, offset in elements.
 
-    Where one and the same recipe stands in several places, one object is handed over.
+    Where one and the same recipe stands in several places, one object is handed over. `computed` are the symbols among
+    them whose values are outputs of the function, of the same names.
     """
 
     base: SameInput | NewArray
@@ -129,6 +130,7 @@ class ViewOf:
     strides: tuple[DimLike, ...]
     offset: DimLike
     wrapper: str = "ndarray"
+    computed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

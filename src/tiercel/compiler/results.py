@@ -8,7 +8,7 @@ In: the exits of a region. Out: result buffers in which arrays are computed at o
   element and its strides;
 * scalars, sizes, constants, tuples and lists.
 
-Invariant: recipes speak of sizes that the entry knows. A view whose place only running decides is refused.
+Invariant: recipes speak of sizes that the entry knows, or that are outputs of the function.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tiercel.compiler.memory import Memory
 from tiercel.compiler.movement import REORDERING, permutation
 from tiercel.loops.form import Buffer, Output, Var
 from tiercel.operators.types import ArrayType, NpScalarType, PyBoolType, PyFloatType, PyIntType, Type
-from tiercel.shapes import symbols_of
+from tiercel.shapes import DimLike, Symbol, substitute, symbols_of
 
 if TYPE_CHECKING:
     from tiercel.compiler.lower import Lowerer
@@ -143,11 +143,21 @@ class Results:
             source = state.place(content)
             if memory.root is not source.root or not source.contiguous or source.offset != 0 or not own.contiguous:
                 raise NotLowered("a result that is a view of an array whose axes lie in another order")
-        symbols = {s.name for part in (memory.offset, *memory.shape, *memory.strides) for s in symbols_of(part)}
-        if not symbols <= known:
-            raise NotLowered("a result that is a view whose place only running decides")
+        computed: dict[str, DimLike] = {}
+        names: list[str] = []
+        for symbol in {s for part in (memory.offset, *memory.shape, *memory.strides) for s in symbols_of(part)}:
+            if symbol.name not in known:
+                output = Var(state.fresh(f"{symbol.name}_out"))
+                self.outputs.append(output)
+                state.emit(Output(output.name, dim_expression(symbol)))
+                computed[symbol.name] = Symbol(output.name, "scalar")
+                names.append(output.name)
+        shape, strides = (tuple(substitute(d, computed) for d in part) for part in (memory.shape, memory.strides))
         assert isinstance(value.type, ArrayType)
-        made = ViewOf(base, value.type.dtype, memory.shape, memory.strides, memory.offset, value.type.wrapper)
+        made = ViewOf(
+            base, value.type.dtype, shape, strides, substitute(memory.offset, computed), value.type.wrapper,
+            tuple(names),
+        )  # fmt: skip
         self._views[value] = made
         return made
 

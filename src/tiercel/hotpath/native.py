@@ -242,7 +242,8 @@ class NativeKernel:
                 leaves.append(made[recipe.buffer])
             case ViewOf():
                 base = given[recipe.base.index] if isinstance(recipe.base, SameInput) else made[recipe.base.buffer]
-                sizes = {**sizes, **self._strides(given)}
+                computed = {name: int(frame[self.words[name]]) for name in recipe.computed}
+                sizes = {**sizes, **self._strides(given), **computed}
                 leaves.append(_seen(base, recipe, sizes))
             case ScalarOutput():
                 raw = frame[self.words[recipe.output]].tobytes()[: recipe.dtype.itemsize]

@@ -729,6 +729,8 @@ def _view(writer: _Writer, recipe: ViewOf, interface: Interface, words: Mapping[
     else:
         array = f"r_{recipe.base.buffer}"
     itemsize = recipe.dtype.itemsize
+    for symbol in recipe.computed:
+        writer.line(f"{_local(symbol)} = frame[{words[symbol]}]")
     shape = "".join(f"{_size_text(d)}, " for d in recipe.shape)
     strides = "".join(f"{_size_text(s)} * {itemsize}, " for s in recipe.strides)
     name = f"w{len(writer.made)}"

@@ -639,6 +639,8 @@ def _make_one(
             return value
         case ViewOf():
             base = recipe.base
+            for symbol in recipe.computed:
+                t.bind(Symbol(symbol, "scalar"), words[symbol])
             return _view(t, recipe, arrays[base.index] if isinstance(base, SameInput) else made[base.buffer])
         case ScalarOutput():
             value, word = t.value(), words[recipe.output]

@@ -53,6 +53,7 @@ X = Value(0, FLOAT, "x")
 C = Value(1, PyBoolType(), "c")
 Y, Z, B = Value(2, FLOAT, "y"), Value(3, FLOAT, "z"), Value(4, BOOL, "b")
 EXP = Node("exp", (X,), {}, (Y,), 0)
+EXP_AGAIN = Node("exp", (Y,), {}, (Value(5, FLOAT),), 1)
 
 
 def region(*steps, result=None):
@@ -90,7 +91,8 @@ STEP = Node("exp", (INSIDE,), {}, (NEXT,), 0)
         ((Node("exp", (X,), {}, (Value(9, None),), 0),), None, "no type a graph may hold"),
         ((Node("exp", (X,), {}, (FREE,), 0),), None, "speaks of m, which nothing binds"),
         ((Guard(X, "why", 0),), None, "the condition %x is a float32"),
-        ((Node("exp", (X,), {}, (Y,), 0, writes=0), Node("exp", (X,), {}, (Z,), 1)), None, "its storage was taken"),
+        ((EXP, Node("exp", (Y,), {}, (Z,), 0, writes=0), EXP_AGAIN), None, "its storage was taken"),
+        ((Node("exp", (X,), {}, (Y,), 0, writes=0),), None, "an input, and its memory somebody else's"),
         ((Node("exp", (X,), {}, (INT8,), 0, writes=0),), None, "in the storage of"),
         ((Node("exp", (X,), {}, (Y,), 0, writes=3),), None, "it writes operand 3 of 1"),
         ((Branch(C, Graph((EXP,)), Graph(()), (), 0),), Result("value", value=Y), "cannot be seen from here"),

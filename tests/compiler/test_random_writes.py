@@ -25,7 +25,8 @@ def statements(rng: random.Random, depth: int, indent: str, loops: int) -> list[
         form = rng.choice([
             f"{p} = {q} * 0.5 + {r}", f"{p} = {q}", f"{p} += 1", f"{p} += {q}", f"{p} -= {q} * 0.5",
             f"{p}[{t}] = {q}[0]",
-            f"{p}[{t}] += 1", f"{p}[:, 0] = 2", f"{p}[{q} > 1] = 0", f"{p}[...] = {q}", f"v = {p}[{t}]", "v = v * 2",
+            f"{p}[{t}] += 1", f"{p}[{t}] = {q}[{t}] * 2", f"{p}[{t}, 0] = {q}[0, 0]", f"{p} = zeros(x.shape, float32)",
+            f"{p}[:, 0] = 2", f"{p}[{q} > 1] = 0", f"{p}[...] = {q}", f"v = {p}[{t}]", "v = v * 2",
             f"{p}[0] = v", f"pair = ({p}, {q})", f"{p} = pair[0] + 1", f"{p} = pair[1]", f"{p}, {q} = {q}, {p}",
             f"x += {q}", f"y[{t}] = {q}[0] * 2", f"x[{q} > 1] = 0", f"y[1:] = {q}[:-1]", f"x[...] = {q} * 2",
             "v += 1",
@@ -66,7 +67,18 @@ def program(seed: int) -> str:
         ]
     )
     body = ["    " + s for s in start] + statements(rng, 2, "    ", 0) + [f"    return {end}"]
-    return "\n".join(["import numpy as np", "def add(p, q):", "    p += q", "    return p", "def f(x, y):", *body, ""])
+    return "\n".join(
+        [
+            "import numpy as np",
+            "from numpy import float32, zeros",
+            "def add(p, q):",
+            "    p += q",
+            "    return p",
+            "def f(x, y):",
+            *body,
+            "",
+        ]
+    )
 
 
 def outcome(seed: int, folder) -> str:
@@ -100,5 +112,5 @@ def outcome(seed: int, folder) -> str:
 
 @pytest.mark.filterwarnings("ignore")
 def test_random_writes(tmp_path):
-    outcomes = [outcome(seed, tmp_path) for seed in range(40)]
+    outcomes = [outcome(seed, tmp_path) for seed in range(60)]
     assert outcomes.count("same") >= 5, outcomes

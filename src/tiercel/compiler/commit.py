@@ -180,7 +180,7 @@ class Commits:
             if any(s.kind == "data" for d in type_.shape for s in symbols_of(d)):
                 raise NotLowered("an array of a size that depends on data is written into an argument")
             memory = self._allocate(value.name or "kept", type_)
-            state.wanted.setdefault(value, []).append(memory)
+            state.want(value, memory)
             self._kept[value] = _Kept(value, memory)
         else:
             self._kept[value] = _Kept(value, None)

@@ -60,13 +60,14 @@ class Node:
 @dataclass(frozen=True, slots=True, eq=False)
 class Carried:
     """A loop-carried value: `initial` before, `inside` at the start of an iteration, `next` at its end, `after` the
-    loop.
+    loop. `in_place`: all four are in the storage of `initial`.
     """
 
     initial: Value
     inside: Value
     next: Value
     after: Value
+    in_place: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,11 +118,12 @@ class Loop:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Merged:
-    """A value that a branch chooses: `then` or `orelse`, known as `after`."""
+    """A value that a branch chooses: `then` or `orelse`, known as `after`; `in_place`: all in one storage."""
 
     then: Value
     orelse: Value
     after: Value
+    in_place: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,8 +8,8 @@ What is checked:
 * every value is defined once, before it is used, where the use can see it; constants and sizes need no definition, but
   every symbol of a size or type must be an input's, a surrounding loop's counter, or a data symbol already made;
 * values have types; conditions are booleans; what a loop carries and a branch merges keeps its kind, dtype and rank;
-* a node's operator is in the table; a write takes over the storage of an operand of the same type, and the operand is
-  not read afterwards;
+* a node's operator is in the table; a write takes over the storage of an operand of the same type that is no input, and
+  neither the operand nor a view of it is read afterwards; what loops and branches hand on in place is in one storage;
 * results are values that can be seen at the end, or inputs that exist; so is what inputs hold that are written.
 """
 
@@ -47,6 +47,13 @@ from tiercel.shapes import DimLike, Symbol, symbols_of
 VALUE_TYPES = (ArrayType, NpScalarType, PyIntType, PyFloatType, PyBoolType, PyComplexType, NoneType)
 
 
+VIEWS = frozenset(
+    ("index", "reshape", "ravel", "flatten", "squeeze", "expand_dims", "transpose", "moveaxis", "swapaxes",
+     "matrix_transpose", "broadcast_to", "split", "array_split", "flip", "identity", "stop_gradient")
+)  # fmt: skip
+"""Operators whose results may be views of the first operand."""
+
+
 class IllFormedGraph(InternalError):
     """A region graph breaks an invariant: a bug in the stage that built it."""
 
@@ -63,6 +70,7 @@ def check_region(region: Region) -> Region:
         for symbol in _symbols(given.value.type):
             scope.symbols.add(symbol)
         scope.define(given.value, where)
+        scope.given.add(given.value)
     _check_graph(region.graph, scope)
     for label, results in region.exits.items():
         for register, result in results.items():
@@ -83,7 +91,11 @@ class _Scope:
         self.visible: set[Value] = set(parent.visible) if parent else set()
         self.symbols: set[Symbol] = set(parent.symbols) if parent else set()
         self.defined: set[Value] = parent.defined if parent else set()
-        self.overwritten: set[Value] = parent.overwritten if parent else set()
+        # an arm of a branch does not see what the other one has overwritten
+        self.overwritten: set[Value] = set(parent.overwritten) if parent else set()
+        self.looks_into: dict[Value, Value] = parent.looks_into if parent else {}
+        self.given: set[Value] = parent.given if parent else set()
+        self.storages: dict[Value, Value] = parent.storages if parent else {}
 
     def define(self, value: Value, where: str) -> None:
         """A definition of a value whose symbols are known."""
@@ -105,8 +117,22 @@ class _Scope:
             if not is_constant(value):
                 raise IllFormedGraph(f"{where}: {value} (a {value.type}) is used before it is defined")
             self.check_symbols(value, where)
-        if value in self.overwritten:
+        looked_into = value
+        while looked_into in self.looks_into:
+            looked_into = self.looks_into[looked_into]
+        if value in self.overwritten or looked_into in self.overwritten:
             raise IllFormedGraph(f"{where}: {value} is read after its storage was taken over")
+
+    def storage(self, value: Value) -> Value:
+        """The value whose storage a value is in."""
+        return self.storages.get(value, value)
+
+    def overwrite(self, old: Value, new: Value, where: str) -> None:
+        """From here on `new` is in the storage of `old`."""
+        if old in self.given:
+            raise IllFormedGraph(f"{where}: {old} is an input, and its memory somebody else's")
+        self.storages[new] = self.storage(old)
+        self.overwritten.add(old)
 
     def check_symbols(self, value: Value, where: str) -> None:
         """Every symbol of the type is bound here."""
@@ -166,11 +192,13 @@ def _check_node(node: Node, scope: _Scope) -> None:
         taken = node.inputs[node.writes]
         if taken.type != node.outputs[0].type:
             raise IllFormedGraph(f"{where}: a {node.outputs[0].type} in the storage of a {taken.type}")
-        scope.overwritten.add(taken)
+        scope.overwrite(taken, node.outputs[0], where)
     for output in node.outputs:
         # a size that only running decides is bound by the node that makes it
         scope.symbols |= {s for s in _symbols(output.type) if s.kind == "data"}
         scope.define(output, where)
+        if node.operator in VIEWS:
+            scope.looks_into[output] = node.inputs[0]
 
 
 def _check_condition(condition: Value, scope: _Scope, where: str) -> None:
@@ -195,7 +223,14 @@ def _check_branch(branch: Branch, scope: _Scope) -> None:
         for value, arm in zip((merged.then, merged.orelse), arms, strict=True):
             arm.use(value, where)
             _check_same_kind(value, merged.after, where)
+        if merged.in_place:
+            stored = scope.storage(merged.then)
+            if stored is not scope.storage(merged.orelse):
+                raise IllFormedGraph(f"{where}: {merged.then} and {merged.orelse} are not in one storage")
+            scope.storages[merged.after] = stored
         scope.define(merged.after, where)
+    for arm in arms:
+        scope.overwritten |= arm.overwritten
 
 
 def _check_loop(loop: Loop, scope: _Scope) -> None:
@@ -215,6 +250,8 @@ def _check_loop(loop: Loop, scope: _Scope) -> None:
         inside.define(loop.index, where)
     for carried in loop.carried:
         inside.define(carried.inside, where)
+        if carried.in_place:
+            inside.overwrite(carried.initial, carried.inside, where)
     if loop.header is not None:
         assert loop.condition is not None
         _check_graph(loop.header, inside)
@@ -225,6 +262,10 @@ def _check_loop(loop: Loop, scope: _Scope) -> None:
         inside.use(carried.next, where)
         for value in (carried.initial, carried.next, carried.after):
             _check_same_kind(value, carried.inside, where)
+        if carried.in_place:
+            if scope.storage(carried.next) is not scope.storage(carried.inside):
+                raise IllFormedGraph(f"{where}: {carried.next} is not in the storage of {carried.inside}")
+            scope.overwrite(carried.initial, carried.after, where)
         scope.define(carried.after, where)
     for collected in loop.collected:
         inside.use(collected.inside, where)

@@ -121,10 +121,12 @@ def _step(step: Step, indent: str, names: _Names) -> Iterator[str]:
             yield from _graph(step.orelse, inner, names)
             for merged in step.merged:
                 then, orelse = names(merged.then), names(merged.orelse)
-                yield f"{indent}merge {names.defined(merged.after)} = {then} | {orelse}"
+                where = " in place" if merged.in_place else ""
+                yield f"{indent}merge {names.defined(merged.after)} = {then} | {orelse}{where}"
         case Loop():
             for carried in step.carried:
-                yield f"{indent}carry {names.defined(carried.inside)} = {names(carried.initial)}"
+                where = " in place" if carried.in_place else ""
+                yield f"{indent}carry {names.defined(carried.inside)} = {names(carried.initial)}{where}"
             if step.header is None:
                 counter = "_" if step.index is None else names(step.index)
                 trip = names(step.trip) if isinstance(step.trip, Value) else step.trip

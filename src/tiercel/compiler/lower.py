@@ -35,6 +35,7 @@ from tiercel.compiler.expand import COUNTED
 from tiercel.compiler.fuse import Group, Item, fuse
 from tiercel.compiler.graph import Branch, Graph, Guard, Loop, Node, Region, Result, Value, own_uses, steps
 from tiercel.compiler.groups import lower_group
+from tiercel.compiler.inplace import storages
 from tiercel.compiler.interface import (
     PACK_PADDING,
     InputSpec,
@@ -131,6 +132,7 @@ class Lowerer:
         self.scalars: dict[Value, Expr] = {}
         self.wanted: dict[Value, list[Memory]] = {}
         self.uses: dict[Value, list[object]] = {}
+        self.storages = storages(self.graph)
         self.statements: list[Stmt] = []
         self.sites: list[int] = []
         self.packed: dict[tuple[str, Memory], Buffer] = {}
@@ -195,6 +197,13 @@ class Lowerer:
         buffer = Buffer(self.fresh(hint), dtype, room, space="arena")
         self.emit(Allocate(buffer))
         return Memory.whole(buffer, shape)
+
+    def want(self, value: Value, memory: Memory) -> None:
+        """Ask for a value at a place; what is written in place begins there if it can."""
+        first = self.storages.get(value, value)
+        if first not in self.memory and first not in self.wanted:
+            value = first
+        self.wanted.setdefault(value, []).append(memory)
 
     def destinations(self, value: Value) -> list[Memory]:
         """Where a value being computed has to be stored; a new buffer when nobody asked for a place."""
@@ -415,8 +424,6 @@ class Lowerer:
 
     def node(self, node: Node) -> None:
         """A node that is not part of a group: scalars, views, copies, general reductions."""
-        if node.writes is not None:
-            raise NotLowered("a write into an array", node.origin)
         if is_elementwise(node):
             expression = self.combine(node, self.scalar)
             if isinstance(expression, Const):
@@ -466,6 +473,10 @@ class Lowerer:
             type_ = carried.inside.type
             if isinstance(type_, ArrayType) and type_.rank > 0:
                 self._check_shape(carried.initial, carried.inside, carried.next, loop)
+                if carried.in_place:
+                    here = replace(self.place(carried.initial), shape=type_.shape)
+                    self.memory[carried.inside] = self.memory[carried.after] = here
+                    continue
                 slots = self.arena(carried.inside.name or "carried", type_.dtype, (2, *type_.shape))
                 size = slots.strides[0]
                 first = replace(slots, shape=slots.shape[1:], strides=slots.strides[1:])
@@ -507,10 +518,10 @@ class Lowerer:
         with self.collecting() as body:
             before_passes.emit()
             for value, memory, _ in arrays:
-                self.wanted.setdefault(value, []).append(memory)
+                self.want(value, memory)
             for value, memory in collections:
                 if isinstance(value.type, ArrayType):
-                    self.wanted.setdefault(value, []).append(memory)
+                    self.want(value, memory)
             self.run(loop.body)
             for value, memory in collections:
                 if not isinstance(value.type, ArrayType):
@@ -564,6 +575,8 @@ class Lowerer:
         scalars: list[tuple[tuple[Value, Value], str, DType]] = []
         for merged in branch.merged:
             type_, arms_of = merged.after.type, (merged.then, merged.orelse)
+            if merged.in_place:
+                continue
             if isinstance(type_, ArrayType) and type_.rank > 0:
                 arrays += [(arms_of, memory) for memory in self.destinations(merged.after)]
             else:
@@ -581,7 +594,7 @@ class Lowerer:
                     if values[arm] in self.memory:
                         passed.append((values[arm], memory))
                     else:
-                        self.wanted.setdefault(values[arm], []).append(memory)
+                        self.want(values[arm], memory)
                 self.run(graph)
                 for values, _ in arrays:
                     self.settle(values[arm])
@@ -591,6 +604,9 @@ class Lowerer:
                     self.emit(Assign(name, cast(self.scalar(values[arm]), dtype)))
             arms.append(Block(tuple(statements)))
         self.emit(If(condition, arms[0], arms[1]))
+        for merged in branch.merged:
+            if merged.in_place:
+                self.memory[merged.after] = self.place(merged.then)
 
     # -- the region -------------------------------------------------------------------------------------------
 

@@ -191,18 +191,25 @@ def _index(state: Lowerer, node: Node) -> None:
 
 
 def _index_put(state: Lowerer, node: Node) -> None:
-    """A copy in which the elements that the key `attributes["indices"]` selects are replaced."""
+    """A copy in which the elements that the key `attributes["indices"]` selects are replaced.
+
+    No copy if the node writes in place.
+    """
     x, value = node.inputs[:2]
-    source = state.place(x)
-    if has_arrays(node.attributes["indices"]):
-        for whole in state.destinations(node.outputs[0]):
+    source, output = state.place(x), node.outputs[0]
+    if node.writes is not None:
+        state.memory[output] = source
+    places = [source] if node.writes is not None else state.destinations(output)
+    if node.writes is None:
+        for whole in places:
             state.nests.copy(source, whole)
+    if has_arrays(node.attributes["indices"]):
+        for whole in places:
             write_selected(state, whole, node.attributes["indices"], value, node.origin)
         return
     array = isinstance(value.type, ArrayType) and value.type.rank > 0
     element = None if array else state.scalar(value)
-    for whole in state.destinations(node.outputs[0]):
-        state.nests.copy(source, whole)
+    for whole in places:
         target = selected(state, whole, node.attributes["indices"], node.origin)
         if element is None:
             memory = state.place(value)

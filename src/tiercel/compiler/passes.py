@@ -13,6 +13,7 @@ from typing import Final
 from tiercel.compiler.expand import expand_composites
 from tiercel.compiler.graph import Region
 from tiercel.compiler.hoist import hoist_loops
+from tiercel.compiler.inplace import write_in_place
 
 __all__ = ["PASSES", "prepare"]
 
@@ -24,7 +25,8 @@ def _expand(region: Region) -> Region:
 
 PASSES: Final[Mapping[str, Callable[[Region], Region]]] = {
     "expand": _expand,  # first: the others know primitive operators only
-    "hoist": hoist_loops,
+    "hoist": hoist_loops,  # before writes are in place: it moves values, and a storage is no value
+    "in place": write_in_place,
 }
 
 

@@ -67,7 +67,7 @@ class Results:
         buffer = Buffer(name, type_.dtype, tuple(dim_expression(d) for d in type_.shape), space="result")
         self.buffers.append(buffer)
         memory = self._memories[array] = Memory.whole(buffer, type_.shape)
-        state.wanted.setdefault(array, []).append(memory)
+        state.want(array, memory)
         if result.what == "value":
             self._seek_producer(array)
         self._arrays[array] = NewArray(name, type_.dtype, type_.shape, type_.wrapper)

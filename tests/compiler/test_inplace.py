@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tiercel as tc
+from tests.compiler.regions import RegionBuilder, Runner
 from tests.compiler.tracing import Compiled, compare
 from tiercel.compiler.graph import Branch, Loop, Node, Region, steps
 from tiercel.compiler.graph_check import IllFormedGraph, check_region
@@ -252,6 +253,44 @@ def test_a_loop_that_does_not_run():
     assert compiled(random(0, 4)).shape == (0, 4)
     compiled = compare(columns_added_to, (random(3, 4),))
     np.testing.assert_array_equal(compiled(random(3, 0)), np.zeros((3, 0)))
+
+
+@pytest.mark.parametrize("later", ["the array", "a view", "a result", "what is written", "nothing"])
+def test_an_old_version_that_is_needed_is_kept(later):
+    """Python code cannot name an old version, but a pass may leave a use of one."""
+    b = RegionBuilder(later.replace(" ", "_"))
+    x = b.input("x", ("N", "M"))
+    old = b.apply("multiply", x, 2.0)
+    view = b.apply_index(old, (0,))
+    row = view if later == "what is written" else b.apply_index(x, (1,))
+    new = b.value(old.type)
+    b.steps.append(Node("index_put", (old, row), {"indices": (0, Ellipsis)}, (new,), len(b.steps)))
+    used = {"the array": old, "a view": view, "a result": x, "what is written": x, "nothing": x}[later]
+    total = b.apply("sum", used, axis=None)
+    region = b.region(new, total, *([old] if later == "a result" else []))
+    (put,) = [s for s in prepare(region).graph.steps if isinstance(s, Node) and s.operator == "index_put"]
+    assert (put.writes is not None) == (later == "nothing")
+    given = random(3, 4)
+    got = Runner(region)(given)
+    want = given * 2
+    totals = {"the array": want.sum(), "a view": want[0].sum()}
+    np.testing.assert_allclose(got[1], totals.get(later, given.sum()), rtol=1e-5)
+    if later == "a result":
+        np.testing.assert_array_equal(got[2], given * 2)
+    want[0] = want[0] if later == "what is written" else given[1]
+    np.testing.assert_array_equal(got[0], want)
+
+
+def test_by_an_array_of_positions():
+    def f(x, i):
+        out = np.zeros(x.shape, np.float32)
+        for t in range(x.shape[0]):
+            out[t] = 1
+            out[i] = out[i] + x[i] * t
+        return out
+
+    compiled = compare(f, *[(random(n, 4), np.arange(n)[::2].copy()) for n in (5, 1, 8)])
+    assert writes(compiled) == (2, 0)
 
 
 # --- the checker ---

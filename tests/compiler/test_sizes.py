@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.compiler.regions import ExitTaken
 from tests.compiler.tracing import Compiled, compare
 from tiercel.compiler.abstract import Untraceable
+from tiercel.compiler.elementwise import NotLowered
 
 RNG = np.random.default_rng(5)
 
@@ -83,3 +85,61 @@ def test_sizes_that_do_not_agree_are_not_assumed_to():
     weights = compiled.region.inputs[1].value.type.shape
     assert weights[0] == compiled.region.inputs[0].value.type.shape[2]
     assert str(weights[1]) != str(weights[0])
+
+
+def correlate(x, k):
+    n = x.shape[0] - k.shape[0] + 1
+    out = np.zeros(n, x.dtype)
+    for i in range(k.shape[0]):
+        out += x[i : i + n] * k[i]
+    return out
+
+
+def test_windows_that_a_loop_moves():
+    compare(correlate, (floats(40), floats(5)), (floats(9), floats(9)), (floats(3), floats(1)), (floats(3), floats(0)))
+
+
+def test_arrays_of_a_negative_size_leave_to_the_interpreter():
+    def total(x, k):
+        return correlate(x, k).sum()
+
+    compiled = compare(total, (floats(40), floats(5)))
+    with pytest.raises(ExitTaken):
+        compiled(floats(3), floats(9))
+
+
+def test_windows_in_two_directions():
+    def smooth(x, k):
+        rows, columns = x.shape[0] - k.shape[0] + 1, x.shape[1] - k.shape[1] + 1
+        out = np.zeros((rows, columns), x.dtype)
+        for i in range(k.shape[0]):
+            for j in range(k.shape[1]):
+                out += x[i : i + rows, j : j + columns] * k[i, j]
+        return out
+
+    compare(smooth, (floats(9, 8), floats(3, 2)), (floats(4, 4), floats(4, 4)), (floats(5, 6), floats(1, 3)))
+
+
+def test_what_a_loop_knows_of_its_passes_is_not_known_behind_it():
+    def last(x, n):
+        total = np.zeros(x.shape[1], x.dtype)
+        for i in range(n):
+            total += x[i]
+        return total, x[:n].sum()
+
+    compare(last, (floats(5, 3), 4), (floats(5, 3), 0), (floats(5, 3), 5))
+
+
+def moving(x, k):
+    return x[k:] - x[:-k]
+
+
+def test_a_bound_that_is_a_number_keeps_its_sign():
+    compiled = compare(moving, (floats(9), 2), (floats(9), 3), (floats(4), 4))
+    with pytest.raises(ExitTaken):
+        compiled(floats(9), -2)
+
+
+def test_signs_are_not_assumed_where_nothing_may_be():
+    with pytest.raises(NotLowered, match="sign is not known"):
+        Compiled(moving, floats(9), 2, speculate=False)

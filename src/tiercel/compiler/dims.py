@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tiercel.errors import TiercelError
 from tiercel.loops.form import INDEX, Binary, Compare, Const, Expr, Select, Var
 from tiercel.loops.index import index_add, index_mul
-from tiercel.shapes import Dim, DimLike, Symbol
+from tiercel.shapes import Dim, DimLike, Facts, Range, Symbol
 from tiercel.shapes.dims import Node, Sum
 
 _NODES = {"//": "floordiv", "%": "mod", "min": "min", "max": "max"}
@@ -55,3 +56,18 @@ def divisors(x: DimLike) -> set[Dim]:
         for atom in monomial:
             found |= divisors(atom)
     return found
+
+
+def counting(facts: Facts, counter: DimLike, passes: DimLike) -> Facts:
+    """What is known inside a loop: also that its counter lies in 0 to `passes` - 1.
+
+    These facts are true where the counter has a value. They must not outlive the loop: that it has a pass is one of
+    them.
+    """
+    inside = facts.copy()
+    try:
+        inside.set_range(counter, Range(0, None))
+        inside.set_range(passes - 1 - counter, Range(0, None))
+    except TiercelError:
+        return facts  # a loop that never runs
+    return inside

@@ -29,7 +29,7 @@ from tiercel.compiler.ahead import BeforePasses
 from tiercel.compiler.attend import lower_attention
 from tiercel.compiler.attention import Attention, find_attention
 from tiercel.compiler.commit import Commits, split_writes
-from tiercel.compiler.dims import dim_expression, divisors
+from tiercel.compiler.dims import counting, dim_expression, divisors
 from tiercel.compiler.elementwise import COMPARISONS, EXPRESSIONS, NotLowered, cast, is_elementwise, scalar_dtype
 from tiercel.compiler.expand import COUNTED
 from tiercel.compiler.fuse import Group, Item, fuse
@@ -515,6 +515,9 @@ class Lowerer:
             with self.collecting() as header:
                 self.run(loop.header)
                 condition = cast(self.scalar(loop.condition), BOOL)
+        facts = self.facts
+        if trip is not None:
+            self.facts = counting(facts, index, trip)
         with self.collecting() as body:
             before_passes.emit()
             for value, memory, _ in arrays:
@@ -539,6 +542,7 @@ class Lowerer:
             if condition is not None:
                 toggled = dim_expression(1 - parity)
                 self.emit(Assign(parity_name, toggled))
+        self.facts = facts
         if condition is not None:
             self.emit(While(Block(tuple(header)), condition, Block(tuple(body))))
         else:

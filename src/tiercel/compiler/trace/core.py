@@ -37,8 +37,9 @@ from tiercel.compiler.graph import Guard, Input, Node, Value
 from tiercel.compiler.trace.objects import is_frozen, tensor_type, unwrapped
 from tiercel.compiler.trace.state import BOOL, MAX_UNROLL, Outcome, State, Trace
 from tiercel.dtypes import DType, as_dtype, is_dtype
+from tiercel.errors import TiercelError
 from tiercel.operators.types import ArrayType, NpScalarType, PyBoolType, PyFloatType, PyIntType, Type
-from tiercel.shapes import Dim, DimLike
+from tiercel.shapes import Dim, DimLike, Facts, Range, evaluate
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class Mark:
     """What `FrameCore.return_to` brings back."""
 
     state: State
+    facts: Facts
     frames: int
     depth: int
     loops: list[tuple[int, int]]
@@ -95,10 +97,8 @@ class FrameCore:
     def mark(self) -> Mark:
         """Where the walk is, to come back to after an attempt that failed."""
         trace = self.trace
-        lists = list(self.unrolled), list(self.needed)
-        return Mark(
-            self.state.copy(), len(trace.frames), trace.depth, self.loops, self.loop_depth, self.nesting, *lists,
-        )  # fmt: skip
+        around = self.loops, self.loop_depth, self.nesting, list(self.unrolled), list(self.needed)
+        return Mark(self.state.copy(), trace.facts, len(trace.frames), trace.depth, *around)
 
     def return_to(self, mark: Mark) -> None:
         """Forget what was walked since the mark; steps go where the caller collects them.
@@ -108,7 +108,7 @@ class FrameCore:
         trace = self.trace
         self.state = mark.state.copy()
         del trace.frames[mark.frames :]
-        trace.depth = mark.depth
+        trace.depth, trace.facts = mark.depth, mark.facts
         self.loops, self.loop_depth, self.nesting = mark.loops, mark.loop_depth, mark.nesting
         self.unrolled, self.needed = list(mark.unrolled), list(mark.needed)
 
@@ -219,6 +219,22 @@ class FrameCore:
             return
         self.trace.add(Guard(condition, reason, self.site()))
 
+    def require_at_least(self, least: int, x: DimLike) -> bool:
+        """Is a size known to be at least so much? If it is for the arguments at hand, it is guarded and then known."""
+        trace = self.trace
+        known = trace.facts.less_equal(least, x)
+        if known is not None:
+            return known
+        try:
+            size = evaluate(x, trace.sample)
+        except TiercelError:
+            return False  # a size that only running decides
+        if size < least:
+            return False
+        self.guard(self.scalar_node("greater_equal", self.size_value(x), self.number(least)), f"a size below {least}")
+        trace.facts.set_range(x, Range(least, None))
+        return True
+
     def size_value(self, dim: DimLike) -> Value:
         """A size as a Python int."""
         return self.trace.value(PyIntType(dim))
@@ -237,7 +253,8 @@ class FrameCore:
     def key_part(self, part: Abstract) -> Any:
         """A part of an index: an int, a size, an int Value, a slice, None or Ellipsis."""
         if isinstance(part, Slice):
-            return slice(*(self.bound(p) for p in (part.start, part.stop, part.step)))
+            start, stop, step = (self.bound(p) for p in (part.start, part.stop, part.step))
+            return slice(self.signed(start), self.signed(stop), step)
         if isinstance(part, Known) and (part.value is None or part.value is Ellipsis):
             return part.value
         if isinstance(part, Value):
@@ -247,6 +264,13 @@ class FrameCore:
             if isinstance(type_, NpScalarType) and type_.dtype.kind in "iu":
                 return part
         raise Untraceable("an index by an array or mask")
+
+    def signed(self, bound: Any) -> Any:
+        """A bound of a slice; from which end it counts is assumed to stay what it is for the arguments at hand."""
+        trace = self.trace
+        if isinstance(bound, Dim) and trace.speculate and trace.facts.less_equal(0, bound) is None:
+            self.require_at_least(0, bound) or self.require_at_least(1, -bound)
+        return bound
 
     def bound(self, part: Abstract) -> Any:
         """A bound of a slice: None, an int or a size."""

@@ -14,9 +14,10 @@ from typing import Any, Final
 
 from tiercel.bytecode.instructions import Instruction
 from tiercel.compiler.abstract import Abstract, Iterable, ListState, Unknown, Untraceable
+from tiercel.compiler.dims import counting
 from tiercel.compiler.graph import Branch, Carried, Collected, Graph, Loop, Merged, Step, Value
 from tiercel.compiler.trace.branches import Branches
-from tiercel.compiler.trace.scalars import Counted
+from tiercel.compiler.trace.scalars import Counted, counter
 from tiercel.compiler.trace.sharing import Sharing
 from tiercel.compiler.trace.state import MAX_UNROLL, Entered, LoopTest, Outcome, State
 from tiercel.operators.layout import Layout
@@ -45,7 +46,8 @@ class Loops(Branches):
         length, element = self.counted(iterable)
         index = self.trace.value(PyIntType(Symbol(f"t{next(self.trace.symbols)}", "scalar")), "t")
         going = self.trace.value(PyBoolType(), "going")
-        before = self.state
+        before, facts = self.state, self.trace.facts
+        self.trace.facts = counting(facts, counter(index), length)
         named = self.named_registers(at, end)
         candidates = sorted(r for r in named if r in self.flow.live[at] and r in self.registers)
         inside: dict[int, Type | None] = {}
@@ -74,6 +76,7 @@ class Loops(Branches):
                 break
         else:
             raise Untraceable("a loop whose carried values change their types")
+        self.trace.facts = facts
         self.loop_depth -= 1
         self.nesting -= 1
         self.loops = saved

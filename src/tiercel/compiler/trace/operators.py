@@ -34,6 +34,7 @@ from tiercel.operators.types import (
     TupleType,
     Type,
 )
+from tiercel.shapes import Dim
 
 _NUMBERS: Mapping[type, DType] = {PyFloatType: FLOAT64, PyIntType: INT64, PyBoolType: BOOL}
 """The dtypes NumPy gives arrays of Python numbers."""
@@ -225,6 +226,9 @@ class Operators(Writes):
             same = operands[kinds[0].operand]
             if kinds[0].kind == "same":
                 return same  # type: ignore[no-any-return]
+        if row.lowering.cls == "creation":
+            for dim in (d for t in items for d in getattr(t, "shape", ()) if isinstance(d, Dim)):
+                self.require_at_least(0, dim)  # NumPy makes no array of a negative size
         outputs = tuple(self.trace.value(t) for t in items)
         for output, alias in zip(outputs, kinds, strict=True):
             if alias.kind != "fresh" and alias.operand is not None and isinstance(output.type, ArrayType):

@@ -54,7 +54,7 @@ def trace_region(
     substitution: dict[str, DimLike] = {}
     for _ in range(MAX_ASSUMPTIONS):
         trace = Trace(Facts())
-        trace.substitution = substitution
+        trace.substitution, trace.speculate = substitution, speculate
         environment.conditions.clear()
         environment.classes.clear()
         region: Region | None = None

@@ -108,6 +108,7 @@ class Trace:
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
+        self.speculate = True  # whether what holds for the arguments at hand may be assumed and guarded
         self.numbers = itertools.count()
         self.inputs: list[Input] = []
         self.by_source: dict[Source, int] = {}  # the number of the input

@@ -73,8 +73,8 @@ class Called:
 
     Attributes:
         site: 0 when it ran to its end, else the exit it took.
-        leaves: arrays and scalars of the result, left to right; then what the inputs hold that it writes. The arrays
-            until the next call.
+        leaves: where it ran to its end, arrays and scalars of the result, left to right; then what the inputs hold
+            that it writes. The arrays until the next call.
         flags: floating-point flags it raised.
         written: names of inputs that are not what they were, where they must be: until it has run to its end.
     """
@@ -185,12 +185,16 @@ class NativeKernel:
         written = [
             interface.inputs[number].name for number, place in placed.items() if not _same_bytes(place, values[number])
         ]
+        if status & 0xFFFFFFFF:
+            return Called(
+                status & 0xFFFFFFFF, [], status >> 32, early + written
+            )  # views may reach beyond what is there
         leaves: list[Any] = []
         given = {**placed, **{w.input: place for w, place in zip(interface.writes, changed, strict=True)}}
         for recipe in recipes:
             self._collect(recipe, made, given, frame, sizes, leaves)
         leaves += changed
-        return Called(status & 0xFFFFFFFF, leaves, status >> 32, early + written)
+        return Called(0, leaves, status >> 32, early + written)
 
     def _result(
         self, memory: GuardedMemory, new: NewArray, sizes: Mapping[str, int], at_end: bool

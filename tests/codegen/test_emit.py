@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
+import mmap
 
 import numpy as np
 import pytest
@@ -207,9 +209,6 @@ def test_softmax_rows(n, target):
 
 def test_inputs_end_at_a_protected_page(target):
     """Nothing beyond the last element is touched, on either side of the call."""
-    import ctypes
-    import mmap
-
     page = mmap.PAGESIZE
     function = softmax(Buffer("x", float32, (B, N)), Buffer("y", float32, (B, N), space="result"))
     code = build(function, target)
@@ -233,6 +232,27 @@ def test_inputs_end_at_a_protected_page(target):
         head["x"][:] = 1.0
         call(code, function, head, {"B": 1, "N": n})
         np.testing.assert_allclose(head["y"], 1 / n, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["float32", "float64", "int8", "bool"])
+def test_every_second_element_up_to_the_end_of_a_page(name, target):
+    dtype = as_dtype(name)
+    x = Buffer("x", dtype, (N,), strides=(const(2),))
+    function = along(dtype, Load(x, (J,)))
+    function = Function("f", (N,), (), (x, function.buffers[-1]), (), function.body)
+    code = build(function, target)
+    page = mmap.PAGESIZE
+    memory = mmap.mmap(-1, 2 * page)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.mprotect(ctypes.c_void_p(start + page), page, 0) == 0
+    for n in LENGTHS[1:]:
+        size = 2 * n - 1
+        values = np.ndarray((size,), dtype.numpy, memory, page - size * dtype.itemsize)
+        values[:] = samples(dtype, size, seed=n)
+        got = np.zeros(n, dtype.numpy)
+        call(code, function, {"x": values, "y": got}, {"N": n})
+        np.testing.assert_array_equal(got, values[::2])
 
 
 @pytest.mark.parametrize("n", LENGTHS)

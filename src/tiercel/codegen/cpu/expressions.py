@@ -641,6 +641,8 @@ class Expressions:
         if isinstance(stride, Const):
             if stride.value == 1:
                 raw = self._load_contiguous(buffer, axis, pointer, neutral)
+            elif stride.value == 2 and (axis.mask is None or axis.full is None):
+                raw = self._load_every_second(buffer, axis, pointer, neutral)
             else:
                 raw = self._gather(buffer, axis, self.vector_pointers(buffer, pointer, stride, flat), neutral)
         elif stride is None:
@@ -656,6 +658,41 @@ class Expressions:
         at = self.instruction(f"{buffer.name}.at", text, INDEX, 1, pointer, axis.base)
         plain = f"load <{axis.lanes} x {element}>, ptr {at.text}, align {size}"
         return self._raw(buffer, plain, axis.lanes, at, level=self.writer.level)
+
+    def _load_every_second(self, buffer: Buffer, axis: VectorAxis, pointer: Value, neutral: Value) -> Value:
+        """Elements 0, 2, 4, ... of a vector of twice as many, which is a fraction of a gather.
+
+        The last one is not touched: it may lie beyond the memory.
+        """
+        element, size, lanes = memory_type(buffer.dtype), buffer.dtype.itemsize, axis.lanes
+        twice = self.instruction("twice", f"shl {axis.base}, 1", INDEX, 1, axis.base)
+        text = f"getelementptr {element}, ptr {pointer.text}, {twice}"
+        at = self.instruction(f"{buffer.name}.at", text, INDEX, 1, pointer, twice)
+        here = self.writer.level
+        if axis.mask is None:
+            # two overlapping vectors: lanes 0 to n - 1, and n - 1 to 2 n - 2
+            second = f"getelementptr {element}, ptr {at.text}, i64 {lanes - 1}"
+            next_at = self.instruction(f"{buffer.name}.at", second, INDEX, 1, at)
+            vector = f"<{lanes} x {element}>"
+            a, b = (
+                self._raw(buffer, f"load {vector}, ptr {p.text}, align {size}", lanes, p, level=here)
+                for p in (at, next_at)
+            )
+            places = [2 * i if 2 * i < lanes else 2 * i + 1 for i in range(lanes)]
+        else:
+            vector, suffix = f"<{2 * lanes} x {element}>", f"v{2 * lanes}{_SUFFIX[element]}"
+            order = ", ".join(f"i32 {i}, i32 {lanes}" for i in range(lanes))
+            text = f"shufflevector {axis.mask}, <{lanes} x i1> zeroinitializer, <{2 * lanes} x i32> <{order}>"
+            mask = self.instruction("apart", text, BOOL, 2 * lanes, axis.mask)
+            name = f"llvm.masked.load.{suffix}.p0"
+            self.declare(f"declare {vector} @{name}(ptr, i32, <{2 * lanes} x i1>, {vector})")
+            wide = self.spread(self.part(neutral, 0, 1), 2 * lanes)
+            text = f"call {vector} @{name}(ptr {at.text}, i32 {size}, {mask}, {vector} {wide.text})"
+            a = b = self._raw(buffer, text, 2 * lanes, at, mask, wide, level=here)
+            places = [2 * i for i in range(lanes)]
+        chosen = ", ".join(f"i32 {i}" for i in places)
+        text = f"shufflevector {a}, {b}, <{lanes} x i32> <{chosen}>"
+        return self.instruction(buffer.name, text, a.dtype, lanes, a, b)
 
     def _load_contiguous(self, buffer: Buffer, axis: VectorAxis, pointer: Value, neutral: Value) -> Value:
         if axis.mask is None:

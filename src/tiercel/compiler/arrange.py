@@ -178,12 +178,13 @@ def join(state: Lowerer, node: Node, pieces: Sequence[Memory], axis: int) -> Non
     output = _array(node.outputs[0])
     for whole in state.destinations(node.outputs[0]):
         start: DimLike = 0
-        for piece in pieces:
+        for number, piece in enumerate(pieces):
             for a, (mine, whole_size) in enumerate(zip(piece.shape, output.shape, strict=True)):
                 if a != axis:
                     state.require_equal(mine, whole_size, node.origin)
             offset = whole.offset + start * whole.strides[axis]
-            state.nests.copy(piece, replace(whole, shape=piece.shape, offset=offset))
+            if number > 0 or whole.root.name not in state.continued:  # else it is there already
+                state.nests.copy(piece, replace(whole, shape=piece.shape, offset=offset))
             start = start + piece.shape[axis]
 
 

@@ -237,19 +237,35 @@ class _Attend:
         self.find_leaves()
         self.out = state.destinations(item.output)
         self.share = self.share_of_a_key()
-        alone_allowed = v.strides[-1] == 1
-        few = state.facts.less_equal(self.rows, FEW)
-        if alone_allowed and few is True:
-            self.by_rows()
-        elif not alone_allowed or state.facts.less_equal(FEW + 1, self.rows) is True:
+        conditions = self.alone()
+        if conditions is None:
             self.by_blocks()
+        elif not conditions:
+            self.by_rows()
         else:
+            condition = conditions[0]
+            for other in conditions[1:]:
+                condition = Binary("and", condition, other)
             with state.collecting() as alone:
+                k, v = self.k, self.v
+                self.k, self.v = (replace(m, strides=(*m.strides[:-1], 1)) for m in (k, v))
                 self.by_rows()
+                self.k, self.v = k, v
             with state.collecting() as blocks:
                 self.by_blocks()
-            condition = Compare("le", dim_expression(self.rows), Const(FEW, INDEX))
             state.emit(If(condition, Block(tuple(alone)), Block(tuple(blocks))))
+
+    def alone(self) -> list[Expr] | None:
+        """What has to hold for rows to be done one at a time: few of them, elements of k and v side by side."""
+        facts = self.state.facts
+        found: list[Expr] = []
+        strides = {m.strides[-1] for m in (self.k, self.v)} - {1}
+        if facts.less_equal(FEW + 1, self.rows) is True or any(isinstance(s, int) for s in strides):
+            return None
+        if facts.less_equal(self.rows, FEW) is not True:
+            found.append(Compare("le", dim_expression(self.rows), Const(FEW, INDEX)))
+        found += [Compare("eq", dim_expression(s), Const(1, INDEX)) for s in strides]
+        return found
 
     def share_of_a_key(self) -> Expr:
         """The largest power of two that is at most 1 / keys."""

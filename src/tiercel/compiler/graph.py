@@ -17,11 +17,11 @@ A list that is only appended to in a loop and stacked afterwards is `Collected`:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from tiercel.operators.types import NoneType, PyBoolType, PyComplexType, PyFloatType, PyIntType, Type
+from tiercel.operators.types import ArrayType, NoneType, PyBoolType, PyComplexType, PyFloatType, PyIntType, Type
 from tiercel.shapes import DimLike, Facts, Symbol
 
 
@@ -300,3 +300,23 @@ def own_uses(step: Step) -> Iterator[Value]:
 def uses(step: Step) -> set[Value]:
     """The values a step uses, itself and in its graphs."""
     return set(own_uses(step)).union(*(own_uses(inner) for graph in graphs(step) for inner in steps(graph)))
+
+
+def continued_input(steps: Iterable[Step], inputs: Sequence[Input], value: Value) -> tuple[int, int] | None:
+    """The input that a value continues, and along which axis: `concat([input, ...], axis)` of a Tensor that is passed.
+
+    Such a result grows in the Tensor's own memory where that has room (`values.growth`).
+    """
+    type_ = value.type
+    for step in steps:
+        if not isinstance(step, Node) or step.outputs != (value,):
+            continue
+        axis = step.attributes.get("axis", 0)
+        if step.operator != "concat" or len(step.inputs) < 2 or not isinstance(axis, int):
+            return None
+        for number, given in enumerate(inputs):
+            first = given.value.type
+            if given.value is step.inputs[0] and isinstance(first, ArrayType) and isinstance(type_, ArrayType):
+                same = first.dtype is type_.dtype and first.wrapper == type_.wrapper == "Tensor"
+                return (number, axis % first.rank) if same and not given.frozen else None
+    return None

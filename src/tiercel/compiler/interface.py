@@ -47,14 +47,15 @@ class InputSpec:
 
 @dataclass(frozen=True, slots=True)
 class SizeSpec:
-    """A size variable of the function: the value of a symbol, a stride (in elements) of an input, or the phase.
+    """A size variable of the function: the value of a symbol, a stride (in elements) of an input, a capacity (that of
+    the `GrownArray` which names it), or the phase.
 
     The phase is 0 when the function is called to compute. A function with `Interface.writes` that has come to its end
     is called again with phase 1, the frame and the arena as they are: it copies what it has computed into the inputs.
     """
 
     name: str
-    what: Literal["symbol", "stride", "phase"]
+    what: Literal["symbol", "stride", "capacity", "phase"]
     input: int = 0
     axis: int = 0
 
@@ -98,6 +99,19 @@ class NewArray:
     dtype: DType
     shape: tuple[DimLike, ...]
     wrapper: str = "ndarray"
+
+
+@dataclass(frozen=True, slots=True)
+class GrownArray(NewArray):
+    """A result that continues an input along `axis`: its first entries are the input's and are there before the call.
+
+    The buffer has room for at least `shape[axis]` entries along the axis; how many it has room for is the size variable
+    `capacity` ("" along axis 0, where no stride depends on it). See `values.growth`.
+    """
+
+    input: int = 0
+    axis: int = 0
+    capacity: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,18 @@ from tiercel.compiler.dims import counting, dim_expression, divisors
 from tiercel.compiler.elementwise import COMPARISONS, EXPRESSIONS, NotLowered, cast, is_elementwise, scalar_dtype
 from tiercel.compiler.expand import COUNTED
 from tiercel.compiler.fuse import Group, Item, fuse
-from tiercel.compiler.graph import Branch, Graph, Guard, Loop, Node, Region, Result, Value, own_uses, steps
+from tiercel.compiler.graph import (
+    Branch,
+    Graph,
+    Guard,
+    Loop,
+    Node,
+    Region,
+    Result,
+    Value,
+    own_uses,
+    steps,
+)
 from tiercel.compiler.groups import lower_group
 from tiercel.compiler.inplace import storages
 from tiercel.compiler.interface import (
@@ -150,6 +161,7 @@ class Lowerer:
         for step in steps(self.graph):
             for value in own_uses(step):
                 self.uses.setdefault(value, []).append(step)
+        self.continued: set[str] = set()  # results that begin with an input's entries
         self.returned = [v for exit_ in region.exits.values() for result in exit_.values() for v in _values_of(result)]
         self.returned += self.commits.values
 
@@ -632,7 +644,7 @@ class Lowerer:
                 for symbol in sorted(symbols_of(dim), key=str):
                     symbols.setdefault(symbol.name)
         specs = [self._indexing(number, spec) for number, spec in enumerate(specs)]
-        sizes = [SizeSpec(name, "symbol") for name in symbols] + strides
+        sizes = [SizeSpec(name, "symbol") for name in symbols] + strides + results.capacities
         known = {s.name for s in sizes}
         recipes = {register: results.finish(result, known) for register, result in exit_.items()}
         commits = self.commits

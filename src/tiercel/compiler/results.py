@@ -17,18 +17,20 @@ from typing import TYPE_CHECKING, Any
 
 from tiercel.compiler.dims import dim_expression
 from tiercel.compiler.elementwise import NotLowered, cast, scalar_dtype
-from tiercel.compiler.graph import Loop, Node, Result, Value
+from tiercel.compiler.graph import Loop, Node, Result, Value, continued_input
 from tiercel.compiler.interface import (
     Constant,
+    GrownArray,
     NewArray,
     Recipe,
     SameInput,
     ScalarOutput,
     Sequence,
+    SizeSpec,
     SizeValue,
     ViewOf,
 )
-from tiercel.compiler.memory import Memory
+from tiercel.compiler.memory import Memory, c_strides
 from tiercel.compiler.movement import REORDERING, permutation
 from tiercel.loops.form import Buffer, Output, Var
 from tiercel.operators.types import ArrayType, NpScalarType, PyBoolType, PyFloatType, PyIntType, Type
@@ -45,6 +47,7 @@ class Results:
         self.state = state
         self.buffers: list[Buffer] = []
         self.outputs: list[Var] = []
+        self.capacities: list[SizeSpec] = []
         self._arrays: dict[Value, NewArray] = {}
         self._memories: dict[Value, Memory] = {}
         self._views: dict[Value, ViewOf] = {}
@@ -64,6 +67,10 @@ class Results:
         if any(s.kind == "data" for d in type_.shape for s in symbols_of(d)):
             raise NotLowered("a result whose size depends on data")
         name = state.fresh(array.name or "result")
+        grown = continued_input(state.graph.steps, state.region.inputs, array)
+        if grown is not None and result.what == "value" and self._only_once(array):
+            self._grow(array, name, *grown)
+            return
         buffer = Buffer(name, type_.dtype, tuple(dim_expression(d) for d in type_.shape), space="result")
         self.buffers.append(buffer)
         memory = self._memories[array] = Memory.whole(buffer, type_.shape)
@@ -71,6 +78,38 @@ class Results:
         if result.what == "value":
             self._seek_producer(array)
         self._arrays[array] = NewArray(name, type_.dtype, type_.shape, type_.wrapper)
+
+    def _only_once(self, array: Value) -> bool:
+        """Is an array handed over once, and no view of it, by a region that writes nothing?"""
+        found: list[Value | None] = []
+
+        def look(result: Result) -> None:
+            found.extend((result.value, result.base))
+            for item in result.items:
+                look(item)
+
+        for exit_ in self.state.region.exits.values():
+            for result in exit_.values():
+                look(result)
+        return sum(v is array for v in found) == 1 and not self.state.region.writes
+
+    def _grow(self, array: Value, name: str, number: int, axis: int) -> None:
+        """A buffer whose first entries are an input's: only the others are computed."""
+        state, type_ = self.state, array.type
+        assert isinstance(type_, ArrayType)
+        shape, capacity = type_.shape, ""
+        strides = c_strides(shape)
+        if axis:
+            capacity = state.fresh("capacity")
+            self.capacities.append(SizeSpec(capacity, "capacity", number, axis))
+            strides = c_strides((*shape[:axis], Symbol(capacity, "scalar"), *shape[axis + 1 :]))
+        steps = tuple(dim_expression(s) for s in strides) if axis else None
+        buffer = Buffer(name, type_.dtype, tuple(dim_expression(d) for d in shape), steps, space="result")
+        self.buffers.append(buffer)
+        state.continued.add(name)
+        memory = self._memories[array] = Memory.whole(buffer, shape, strides)
+        state.want(array, memory)
+        self._arrays[array] = GrownArray(name, type_.dtype, shape, type_.wrapper, number, axis, capacity)
 
     def _seek_producer(self, value: Value) -> None:
         """A result that only reorders the axes of a collected list: let the list be written in that order at once."""

@@ -17,6 +17,7 @@ from tiercel.codegen.abi import ARENA, ARENA_BYTES, EXTRA_WORK, POOL, THREADS, f
 from tiercel.codegen.cpu.estimate import PARALLEL_WORK
 from tiercel.compiler.interface import (
     PACK_PADDING,
+    GrownArray,
     Interface,
     NewArray,
     PackSpec,
@@ -146,6 +147,8 @@ class NativeKernel:
         for size in interface.sizes:
             if size.what == "phase":
                 phase = words[size.name]
+            elif size.what == "capacity":
+                pass  # set with the result
             elif size.what == "symbol":
                 frame[words[size.name]] = sizes[size.name]
             else:
@@ -156,7 +159,12 @@ class NativeKernel:
         recipes = [r for exit_ in interface.results.values() for r in exit_.values()]
         made: dict[str, np.ndarray[Any, Any]] = {}
         for new in new_arrays(*recipes):
-            made[new.buffer] = self._result(memory, new, sizes, at_end)
+            if isinstance(new, GrownArray):
+                base, made[new.buffer] = self._grown(memory, new, placed[new.input], sizes, at_end)
+                if new.capacity:
+                    frame[words[new.capacity]] = base.shape[new.axis]
+            else:
+                made[new.buffer] = self._result(memory, new, sizes, at_end)
             frame[words[new.buffer]] = made[new.buffer].ctypes.data
         changed = []  # the inputs as they are to be: apart from what the kernel reads, which must stay as it is
         for write in interface.writes:
@@ -196,16 +204,42 @@ class NativeKernel:
         leaves += changed
         return Called(0, leaves, status >> 32, early + written)
 
-    def _result(
-        self, memory: GuardedMemory, new: NewArray, sizes: Mapping[str, int], at_end: bool
-    ) -> np.ndarray[Any, Any]:
+    @staticmethod
+    def _shape(new: NewArray, sizes: Mapping[str, int]) -> tuple[int, ...]:
         try:
             shape = tuple(size_of(d, sizes) for d in new.shape)
         except (ShapeError, ZeroDivisionError) as error:
             raise NoSuchResult(str(error)) from None
         if min(shape, default=0) < 0:
             raise NoSuchResult(f"a result of shape {shape}")
-        return memory.array(shape, new.dtype.numpy, at_end=at_end, fill=_POISON)
+        return shape
+
+    def _result(
+        self, memory: GuardedMemory, new: NewArray, sizes: Mapping[str, int], at_end: bool
+    ) -> np.ndarray[Any, Any]:
+        return memory.array(self._shape(new, sizes), new.dtype.numpy, at_end=at_end, fill=_POISON)
+
+    def _grown(
+        self,
+        memory: GuardedMemory,
+        new: GrownArray,
+        begin: np.ndarray[Any, Any],
+        sizes: Mapping[str, int],
+        at_end: bool,
+    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """(memory, result): a result that continues an input, with spare capacity where the memory does not end."""
+        shape = list(self._shape(new, sizes))
+        size = shape[new.axis]
+        if size < begin.shape[new.axis]:
+            raise NoSuchResult(f"a result of shape {shape}")
+        shape[new.axis] = size + (0 if at_end else 3)
+        base = memory.array(tuple(shape), new.dtype.numpy, at_end=at_end, fill=_POISON)
+        before = (slice(None),) * new.axis
+        try:
+            base[(*before, slice(0, begin.shape[new.axis]))] = begin
+        except ValueError:
+            raise NoSuchResult(f"{begin.shape} continued as {shape}") from None
+        return base, base[(*before, slice(0, size))]
 
     def _place(
         self, memory: GuardedMemory, number: int, value: np.ndarray[Any, Any], at_end: bool, *, fixed: bool

@@ -33,7 +33,7 @@ import numpy.typing as npt
 
 from tiercel.values.storage import Storage
 
-__all__ = ["Block", "append", "own", "reserve"]
+__all__ = ["Block", "Growing", "append", "finish", "give_back", "own", "reserve"]
 
 Array = npt.NDArray[Any]
 SPARE: Final = 16
@@ -128,8 +128,11 @@ def _fits(array: Array, parts: Sequence[Array], axis: int) -> bool:
     return True
 
 
-def _claim(storage: Storage, array: Array, size: int, axis: int) -> Block | None:
-    """Take entries beyond the fill mark of the block that an array is the whole of; None when that is not allowed."""
+def _claim(storage: Storage, array: Array, size: int, axis: int, held: int) -> Block | None:
+    """Take entries beyond the fill mark of the block that an array is the whole of; None when that is not allowed.
+
+    `held` is how often callers hold the array by names of their own.
+    """
     block: Block | None = storage.block
     if block is None or block.axis != axis or block.base.dtype != array.dtype:
         return None
@@ -145,7 +148,7 @@ def _claim(storage: Storage, array: Array, size: int, axis: int) -> Block | None
         if any(t._storage is storage and t._array is not array for t in tensors):
             return None
         del tensors
-        if sys.getrefcount(array) > _clean[0] or sys.getrefcount(base) - len(views) > _clean[1]:
+        if sys.getrefcount(array) > _clean[0] + held or sys.getrefcount(base) - len(views) > _clean[1]:
             return None
         array.flags.writeable = False
         block.filled = length + size
@@ -175,8 +178,14 @@ def append(tensor: Any, parts: Sequence[Array], axis: int, wrap: Any) -> Any:
     return finish(block, start, wrap)
 
 
-def reserve(tensor: Any, size: int, axis: int) -> tuple[Block, int]:
-    """Room for `size` entries behind those of a Tensor, whose array the caller does not hold.
+def reserve(tensor: Any, size: int, axis: int, held: int = 0) -> tuple[Block, int]:
+    """Room for `size` entries behind those of a Tensor. What was not made by a concatenation gets no spare capacity.
+
+    Args:
+        tensor: its entries are kept as they are.
+        size: entries.
+        axis: not negative.
+        held: how often callers hold the Tensor's array by names of their own.
 
     Returns:
         The block, whose entries before the second value are the Tensor's, and those after it the caller's to write.
@@ -184,10 +193,12 @@ def reserve(tensor: Any, size: int, axis: int) -> tuple[Block, int]:
     array = tensor._array
     storage = tensor._storage
     length = array.shape[axis]
-    block = None if storage is None else _claim(storage, array, size, axis)
+    block = None if storage is None else _claim(storage, array, size, axis, held)
     if block is None:
         shape = list(array.shape)
-        shape[axis] = 2 * (length + size) + SPARE
+        shape[axis] = length + size
+        if storage is not None and storage.grown == axis:
+            shape[axis] = 2 * shape[axis] + SPARE
         block = Block(np.empty(shape, array.dtype), axis, length + size)
         block.prefix(length)[...] = array
     return block, length
@@ -207,6 +218,43 @@ def give_back(block: Block, start: int, size: int) -> None:
     with _lock:
         if block.filled == start + size:
             block.filled = start
+
+
+class Growing:
+    """The growth of one result of compiled code: room for it before the call, the Tensor after it.
+
+    Args:
+        axis: along which it grows.
+        wrap: makes a Tensor of an array and a storage.
+    """
+
+    __slots__ = ("axis", "pending", "wrap")
+
+    def __init__(self, axis: int, wrap: Any) -> None:
+        self.axis, self.wrap = axis, wrap
+        self.pending: dict[int, tuple[Block, int, int]] = {}
+
+    def begin(self, tensor: Any, size: int, held: int) -> int:
+        """Reserve room for `size` entries behind those of a Tensor; gives the address of the first entry of all."""
+        self.drop()
+        block, start = reserve(tensor, size, self.axis, held)
+        self.pending[threading.get_ident()] = block, start, size
+        return int(block.base.ctypes.data)
+
+    def capacity(self) -> int:
+        """Of the memory that was reserved."""
+        return int(self.pending[threading.get_ident()][0].base.shape[self.axis])
+
+    def end(self) -> Any:
+        """The Tensor, when the code has filled what was reserved."""
+        block, start, size = self.pending.pop(threading.get_ident())
+        return finish(block, start + size, self.wrap)
+
+    def drop(self) -> None:
+        """Give back what the last call reserved and did not use."""
+        unused = self.pending.pop(threading.get_ident(), None)
+        if unused is not None:
+            give_back(*unused)
 
 
 class _Looker:

@@ -33,7 +33,7 @@ from tiercel.values.storage import Storage
 
 __all__ = [
     "ATOMS", "Tensor", "adopt", "before_write", "concatenate", "finish", "from_dlpack", "mark_written", "storage_of",
-    "unwrap", "unwrap_into",
+    "unwrap", "unwrap_into", "view_of",
 ]  # fmt: skip
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -74,7 +74,8 @@ def _wrap(array: Array) -> Tensor:
     return tensor
 
 
-def _view(array: Array, storage: Storage) -> Tensor:
+def view_of(array: Array, storage: Storage) -> Tensor:
+    """A Tensor over an array whose memory belongs to a storage."""
     tensor: Tensor = _new(Tensor)
     tensor._array = array
     tensor._storage = storage
@@ -116,7 +117,7 @@ def adopt(value: Any, sources: Sequence[Tensor] = ()) -> Any:
             for source in sources:
                 array = source._array
                 if base is array or base is array.base:
-                    return _view(value, storage_of(source))
+                    return view_of(value, storage_of(source))
         return _wrap(value) if value.dtype in _NUMPY_DTYPES else value
     if isinstance(value, np.generic):
         return _wrap(_asarray(value)) if value.dtype in _NUMPY_DTYPES else value
@@ -407,12 +408,12 @@ class Tensor:
     @property
     def T(self) -> Tensor:  # noqa: N802  NumPy's name
         """A view with the dimensions reversed."""
-        return _view(self._array.T, storage_of(self))
+        return view_of(self._array.T, storage_of(self))
 
     @property
     def mT(self) -> Tensor:  # noqa: N802  NumPy's name
         """A view with the last two dimensions swapped."""
-        return _view(self._array.mT, storage_of(self))
+        return view_of(self._array.mT, storage_of(self))
 
     @property
     def real(self) -> Tensor:
@@ -588,7 +589,7 @@ class Tensor:
         if type(value) is _ndarray:
             base = value.base
             if base is not None and (base is array or base is array.base):
-                return _view(value, storage_of(self))
+                return view_of(value, storage_of(self))
             return _wrap(value)
         return _wrap(_asarray(value))
 
@@ -688,7 +689,7 @@ class Tensor:
     def view(self, dtype: DTypeLike | None = None) -> Tensor:
         """Return a view of the same memory, its bytes read as `dtype`. `reshape` is the method that changes shapes."""
         array = self._array.view() if dtype is None else self._array.view(as_dtype(dtype).numpy)
-        return _view(array, storage_of(self))
+        return view_of(array, storage_of(self))
 
     def reshape(self, *shape: Any, order: Literal["C", "F", "A"] = "C", copy: bool | None = None) -> Tensor:
         """Return the elements in another shape: a view where the layout allows, else a copy. One size may be -1."""
@@ -697,11 +698,11 @@ class Tensor:
 
     def transpose(self, *axes: Any) -> Tensor:
         """Return a view with the dimensions permuted, reversed by default."""
-        return _view(self._array.transpose(*axes), storage_of(self))
+        return view_of(self._array.transpose(*axes), storage_of(self))
 
     def swapaxes(self, axis1: SupportsIndex, axis2: SupportsIndex) -> Tensor:
         """Return a view with two dimensions exchanged."""
-        return _view(self._array.swapaxes(axis1, axis2), storage_of(self))
+        return view_of(self._array.swapaxes(axis1, axis2), storage_of(self))
 
     def squeeze(self, axis: Any = None) -> Tensor:
         """Return a view without dimensions of size 1."""
@@ -906,7 +907,7 @@ def _restore(array: Array, frozen: bool) -> Tensor:
     if not frozen:
         return _wrap(array)
     array.flags.writeable = False
-    return _view(array, Storage(frozen=True))
+    return view_of(array, Storage(frozen=True))
 
 
 def from_dlpack(x: Any, /, *, copy: bool | None = None) -> Tensor:
@@ -1033,7 +1034,7 @@ def concatenate(arrays: Any, axis: Any = 0, out: Any = None, **keywords: Any) ->
             place = axis % rank
     if isinstance(first, Tensor) and place >= 0 and first._storage is not None and first._storage.grown == place:
         parts = [x._array if type(x) is Tensor else x for x in arrays[1:]]
-        grown = append(first, parts, place, _view)
+        grown = append(first, parts, place, view_of)
         if grown is not None:
             return grown
     before_write(out)

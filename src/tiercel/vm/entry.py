@@ -30,6 +30,7 @@ from tiercel.compiler.environment import Condition
 from tiercel.compiler.interface import (
     PACK_PADDING,
     Constant,
+    GrownArray,
     InputSpec,
     Interface,
     NewArray,
@@ -45,8 +46,9 @@ from tiercel.config import current
 from tiercel.errors import InternalError
 from tiercel.shapes import Dim, DimLike, Symbol
 from tiercel.shapes.dims import Node, Sum
+from tiercel.values.growth import Growing
 from tiercel.values.parameter import frozen_state
-from tiercel.values.tensor import Tensor, adopt, mark_written
+from tiercel.values.tensor import Tensor, adopt, mark_written, view_of
 from tiercel.vm.arrays import make_view
 from tiercel.vm.stub import Table
 
@@ -488,7 +490,11 @@ def make_entry(
         _check_written(writer, interface, write.input)
         filled[words[write.buffer]] = f"a_{spec.name}.ctypes.data"
     (recipe,) = interface.results["return"].values()
+    growing: dict[str, str] = {}
     for new in new_arrays(recipe):
+        if isinstance(new, GrownArray):
+            growing[new.buffer] = _begin_growth(writer, interface, sources, new, words, filled)
+            continue
         shape = "".join(f"{_size_text(d)}, " for d in new.shape)
         writer.line(f"r_{new.buffer} = empty(({shape}), {writer.object(new.dtype.numpy, 'dtype')})")
         filled[words[new.buffer]] = f"r_{new.buffer}.ctypes.data"
@@ -507,9 +513,14 @@ def make_entry(
     writer.line("entry.exits[site] = entry.exits.get(site, 0) + 1", 4)
     if interface.writes:
         writer.line("arenas.give(block)", 4)
+    unused = [f"{growth}.drop()" for growth in growing.values()]
+    for line in unused:
+        writer.line(line, 4)
     writer.line("return MISS", 4)
     writer.line("if flags & watch():", 3)
     writer.line("entry.flagged += 1", 4)
+    for line in unused:
+        writer.line(line, 4)
     if interface.writes:
         writer.line("arenas.give(block)", 4)
     writer.line("return MISS", 4)
@@ -692,11 +703,33 @@ def _tensor(value: Any) -> np.ndarray[Any, Any] | None:
     return value._array if isinstance(value, Tensor) else None
 
 
+def _begin_growth(
+    writer: _Writer,
+    interface: Interface,
+    sources: _Sources,
+    new: GrownArray,
+    words: Mapping[str, int],
+    filled: dict[int, str],
+) -> str:
+    """Lines that reserve room for a result which continues an input; the name of its `Growing`."""
+    spec = interface.inputs[new.input]
+    name = f"g_{new.buffer}"
+    writer.names[name] = Growing(new.axis, view_of)
+    size = f"{_size_text(new.shape[new.axis])} - {_size_text(spec.dims[new.axis])}"
+    writer.line(f"r_{new.buffer} = {name}.begin({sources.text(spec.source)}, {size}, 1)")
+    filled[words[new.buffer]] = f"r_{new.buffer}"
+    if new.capacity:
+        filled[words[new.capacity]] = f"{name}.capacity()"
+    return name
+
+
 def _result(writer: _Writer, recipe: Recipe, interface: Interface, words: Mapping[str, int], sources: _Sources) -> str:
     known = writer.made.get(id(recipe))
     if known is not None:
         return known
     match recipe:
+        case GrownArray():
+            return f"g_{recipe.buffer}.end()"
         case NewArray():
             name = f"r_{recipe.buffer}"
             if recipe.wrapper != "ndarray":

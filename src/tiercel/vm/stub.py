@@ -42,6 +42,7 @@ from tiercel.compiler.abstract import Source
 from tiercel.compiler.environment import Condition
 from tiercel.compiler.interface import (
     Constant,
+    GrownArray,
     InputSpec,
     Interface,
     NewArray,
@@ -57,8 +58,9 @@ from tiercel.errors import InternalError
 from tiercel.loops.form import Binary, Const, Expr, Function, Var
 from tiercel.shapes import Dim, DimLike, Symbol
 from tiercel.shapes.dims import Node, Sum
+from tiercel.values.growth import Growing
 from tiercel.values.parameter import Parameter
-from tiercel.values.tensor import Tensor, mark_written
+from tiercel.values.tensor import Tensor, mark_written, view_of
 from tiercel.vm.arrays import numpy_functions
 
 __all__ = ["Table", "make_function", "make_preamble", "make_table", "unusable"]
@@ -485,7 +487,10 @@ def _table(
     (recipe,) = interface.results["return"].values()
     made: dict[str, int] = {}
     for new in new_arrays(recipe):
-        made[new.buffer] = _allocate(t, new, words)
+        if isinstance(new, GrownArray):
+            made[new.buffer] = _grow(t, new, interface, words, arrays)
+        else:
+            made[new.buffer] = _allocate(t, new, words)
     t.add(Op.RUN, code, arena, work, RELEASE_WORK)
     result = _make(t, recipe, interface, words, made, arrays)
     if interface.writes:
@@ -585,6 +590,34 @@ def _run_of(t: _Rows, sizes: Sequence[int]) -> int:
     return first
 
 
+def _grow(t: _Rows, new: GrownArray, interface: Interface, words: Mapping[str, int], arrays: Mapping[int, int]) -> int:
+    """Rows that reserve room for a result which continues an input; the address of what gives the result."""
+    size = new.shape[new.axis] - interface.inputs[new.input].dims[new.axis]
+    growing = Growing(new.axis, view_of)
+    # how much it grows by is an axis of another input, unless it is always the same
+    places = [
+        (number, axis)
+        for number, spec in enumerate(interface.inputs)
+        if spec.kind == "array" and number != new.input
+        for axis, dim in enumerate(spec.dims)
+        if dim == size
+    ]
+    if isinstance(size, Dim) and not places:
+        raise Unsupported("a result that grows by the sum of several sizes")
+    other, axis = places[0] if isinstance(size, Dim) else (new.input, 0)
+
+    def begin(tensor: Any, array: Any) -> int:
+        many = array.shape[axis] if isinstance(size, Dim) else size
+        del array  # held by the call, and by nobody else
+        return growing.begin(tensor, many, 1)
+
+    tensor = t.source(interface.inputs[new.input].source)
+    t.add(Op.ASK, words[new.buffer], t.object(begin), tensor, arrays[other])
+    if new.capacity:
+        t.add(Op.ASK, words[new.capacity], t.object(lambda *_: growing.capacity()), tensor, arrays[other])
+    return t.object(lambda _: growing.end())
+
+
 def _allocate(t: _Rows, new: NewArray, words: Mapping[str, int]) -> int:
     sizes = [t.size(d) for d in new.shape]
     first = _run_of(t, sizes)
@@ -630,6 +663,10 @@ def _make_one(
     arrays: Mapping[int, int],
 ) -> int:
     match recipe:
+        case GrownArray():
+            value = t.value()
+            t.add(Op.CALL, value, made[recipe.buffer], t.source(interface.inputs[recipe.input].source))
+            return value
         case NewArray():
             array = made[recipe.buffer]
             if recipe.wrapper == "ndarray":

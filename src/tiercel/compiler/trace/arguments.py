@@ -154,7 +154,8 @@ def _array_result(trace: Trace, x: Value, seen: Seen) -> Result:
     if root not in owners:
         raise Untraceable("a result of which only running decides whether it is a view")
     seen.arrays.add(root)
-    _require_c_order(root)
+    if root is not x or getattr(x.type, "wrapper", "") != "Tensor":  # a new Tensor's axes may lie in any order
+        _require_c_order(root)
     return Result("value", value=x) if root is x else Result("view", value=x, base=root)
 
 

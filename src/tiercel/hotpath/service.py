@@ -28,7 +28,7 @@ from tiercel.hotpath.cache import BuildLock, KernelCache, environment_key, kerne
 from tiercel.hotpath.plant import VARIABLE
 from tiercel.hotpath.protocol import encode
 from tiercel.hotpath.queue import Job
-from tiercel.hotpath.wire import WireError, to_table
+from tiercel.hotpath.wire import TableWriter, WireError
 from tiercel.hotpath.worker import POLL_S, ThreadWorker, Worker
 
 __all__ = ["CompileService", "Ticket", "TicketState", "service"]
@@ -175,12 +175,13 @@ class CompileService:
         times = dict(times_ms or {})
         mode = self.mode
         name = lowered.function.name
+        writer = TableWriter()
         try:
-            table, own = to_table(lowered.function, lowered.interface, region)
-            identity = encode(table[:own])
+            writer.add(lowered.function)
+            writer.add(lowered.interface)
         except WireError as error:
             return Ticket(key, name, b"", "failed", str(error), "unsupported", times_ms=times)
-        content = hashlib.blake2b(identity, digest_size=24).digest()
+        content = hashlib.blake2b(encode(writer.records), digest_size=24).digest()
         ticket = Ticket(key, name, content, times_ms=times)
         ticket.times_ms["encode"] = (time.perf_counter() - began) * 1e3
         if mode == "off" or self.frozen:
@@ -204,8 +205,16 @@ class CompileService:
             ticket.from_cache = True
             self._answer(ticket, answer)
             return ticket
+        began = time.perf_counter()
+        try:
+            writer.add(region)
+            writer.add((lowered.function, lowered.interface, region))
+        except WireError as error:
+            ticket.state, ticket.reason, ticket.kind = "failed", str(error), "unsupported"
+            return ticket
+        ticket.times_ms["encode"] += (time.perf_counter() - began) * 1e3
         payload = {
-            "table": table, "library": self._library_blob is not None, "hints": dict(hints or {}), "plant": planted,
+            "table": writer.records, "library": self._library_blob is not None, "hints": dict(hints or {}), "plant": planted,
             "quick": quick,
         }  # fmt: skip
         job = Job("build", payload, budget_ms, priority)

@@ -30,7 +30,7 @@ from tiercel.shapes import Constraint, Facts, Range, Symbol
 from tiercel.shapes.dims import Dim, Node, Sum, from_terms
 from tiercel.shapes.evaluate import apply_node
 
-__all__ = ["MAX_RECORDS", "WireError", "from_table", "to_table"]
+__all__ = ["MAX_RECORDS", "TableWriter", "WireError", "from_table", "to_table"]
 
 MAX_RECORDS: Final = 1 << 20
 
@@ -109,24 +109,26 @@ def _parts(x: Any) -> tuple[str, tuple[Any, ...]]:
     raise WireError(f"a {cls.__module__}.{cls.__qualname__} has no plain form")
 
 
-def to_table(*roots: Any) -> tuple[Table, int]:
-    """Objects as one table, in order: the records of the first, those of the second that are new, and so on.
+class TableWriter:
+    """Writes objects into one table, one after the other: what is in it already is only referred to.
 
-    Returns:
-        The table, whose last record is the tuple of the objects, and the number of records before that of the last
-        object. The first so many do not depend on the last object.
-
-    Raises:
-        WireError: a part of them has no plain form.
+    Attributes:
+        records: the table so far. What later objects add comes after it.
     """
-    table: Table = []
-    known: dict[int, int] = {}
-    fields_of: dict[int, tuple[str, tuple[Any, ...]]] = {}  # keeps the parts alive, so that ids stay theirs
-    before_last = 0
-    plain, simple = _PLAIN_SET, _SIMPLE
-    for number, root in enumerate((*roots, roots)):
-        if number == len(roots) - 1:
-            before_last = len(table)
+
+    def __init__(self) -> None:
+        self.records: Table = []
+        self._known: dict[int, int] = {}
+        self._parts: dict[int, tuple[str, tuple[Any, ...]]] = {}  # keeps the parts alive, so that ids stay theirs
+
+    def add(self, root: Any) -> None:
+        """Append an object and its parts.
+
+        Raises:
+            WireError: a part of it has no plain form.
+        """
+        table, known, fields_of = self.records, self._known, self._parts
+        plain, simple = _PLAIN_SET, _SIMPLE
         stack = [] if root.__class__ in plain else [root]
         while stack:
             x = stack[-1]
@@ -139,15 +141,38 @@ def to_table(*roots: Any) -> tuple[Table, int]:
                 described = simple.get(x.__class__)
                 found = (described[0], described[1](x)) if described is not None else _parts(x)
                 fields_of[key] = found
-                pending = [p for p in found[1] if p.__class__ not in plain and id(p) not in known]
-                if pending:
-                    pending.reverse()
-                    stack += pending
+                waiting = len(stack)
+                for part in found[1]:
+                    if part.__class__ not in plain and id(part) not in known:
+                        stack.append(part)
+                if len(stack) > waiting:
+                    stack[waiting:] = stack[: waiting - 1 : -1]
                     continue
             stack.pop()
             known[key] = len(table)
-            table.append([found[0], *[p if p.__class__ in plain else [known[id(p)]] for p in found[1]]])
-    return table, before_last
+            record: list[Any] = [found[0]]
+            for part in found[1]:
+                record.append(part if part.__class__ in plain else [known[id(part)]])
+            table.append(record)
+
+
+def to_table(*roots: Any) -> tuple[Table, int]:
+    """Objects as one table, in order: the records of the first, those of the second that are new, and so on.
+
+    Returns:
+        The table, whose last record is the tuple of the objects, and the number of records before that of the last
+        object. The first so many do not depend on the last object.
+
+    Raises:
+        WireError: a part of them has no plain form.
+    """
+    writer = TableWriter()
+    for root in roots[:-1]:
+        writer.add(root)
+    before_last = len(writer.records)
+    for root in (*roots[-1:], roots):
+        writer.add(root)
+    return writer.records, before_last
 
 
 def from_table(table: Any) -> Any:

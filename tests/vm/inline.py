@@ -22,6 +22,8 @@ from tiercel.vm.entry import Frames
 class Ticket:
     """A build that is ready when asked for the `delay`-th time."""
 
+    ready = False
+
     def __init__(self, built: Built | str, delay: int) -> None:
         self.built, self.delay = built, delay
 
@@ -37,6 +39,8 @@ class Ticket:
 class InlineBuilder:
     """See the module docstring. `spoil(mapped, function) -> address` may put other code in place."""
 
+    slice_ns = 1 << 62
+
     def __init__(self, *, delay: int = 0, refuse: str = "", quick: bool = False) -> None:
         self.quick = quick
         self.delay, self.refuse = delay, refuse
@@ -48,6 +52,9 @@ class InlineBuilder:
 
     def available(self) -> str | None:
         return None
+
+    def prepare(self) -> bool:
+        return False
 
     def submit(self, region: Any, lowered: Any, times_ms: Any, *, hints: Any = None, quick: bool = False) -> Ticket:
         self.submitted.append(region)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from types import CellType
 
 import numpy as np
@@ -359,3 +360,35 @@ def test_scalars_that_were_seen_are_told_to_validation():
     values = dict(hints["scalars"])
     assert sorted(values[1]) == [2, 3, 5]
     assert {repr(v) for v in values[2]} == {"1.5", "-0.0"}
+
+
+def test_stages_are_spread_over_calls_and_keep_no_arguments_alive():
+    tiers, builder = tiers_of(scaled)
+    builder.slice_ns = -(1 << 40)  # one stage in each call, whatever calls take
+    x, y = random(5, 7), random(5, 7, seed=1)
+    for _ in range(5):
+        call(tiers, x, y)
+    (variant,) = next(iter(tiers.signatures.values())).variants
+    assert set(variant.stages_ms) == {"trace"}
+    gone = weakref.ref(x)
+    del x
+    assert gone() is None
+    x = random(5, 7)
+    call(tiers, x, y)
+    assert set(variant.stages_ms) == {"trace", "lower"}
+    assert not builder.submitted
+    call(tiers, x, y)
+    assert len(builder.submitted) == 1
+    call(tiers, x, y)
+    assert tiers.entries
+    assert np.allclose(call(tiers, x, y), scaled(x, y), rtol=1e-5)
+
+
+def test_waiting_does_the_stages_that_are_left():
+    tiers, builder = tiers_of(scaled)
+    builder.slice_ns = -(1 << 40)
+    for _ in range(5):
+        call(tiers, random(3), random(3, seed=1))
+    assert not builder.submitted
+    assert tiers.wait(10)
+    assert tiers.entries

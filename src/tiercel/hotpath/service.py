@@ -214,13 +214,12 @@ class CompileService:
             return ticket
         ticket.times_ms["encode"] += (time.perf_counter() - began) * 1e3
         payload = {
-            "table": writer.records, "library": self._library_blob is not None, "hints": dict(hints or {}), "plant": planted,
-            "quick": quick,
+            "table": writer.records, "library": self._library_blob is not None, "hints": dict(hints or {}),
+            "plant": planted, "quick": quick,
         }  # fmt: skip
         job = Job("build", payload, budget_ms, priority)
         self._builds[content, quick] = _Build(job, [ticket], cache_key, quick_key, keep=not planted)
-        self.worker(mode).add(job)
-        self.poll()
+        self.worker(mode).add(job)  # sent by the next `poll`
         return ticket
 
     def worker(self, mode: str | None = None) -> Worker | ThreadWorker:

@@ -24,6 +24,7 @@ from tiercel.hotpath.service import CompileService, service
 from tiercel.hotpath.service import Ticket as ServiceTicket
 from tiercel.vm.dispatch import DROPPED, Built
 from tiercel.vm.entry import Frames
+from tiercel.vm.stub import unusable
 
 __all__ = ["ServiceBuilder", "builder"]
 
@@ -73,17 +74,25 @@ class _Ticket:
     def __init__(self, owner: ServiceBuilder, ticket: ServiceTicket) -> None:
         self.owner, self.ticket = owner, ticket
 
-    def poll(self) -> Built | str | None:
+    @property
+    def ready(self) -> bool:
         """See `dispatch.Ticket`."""
+        return self.ticket.finished
+
+    def poll(self) -> Built | str | None:
+        """See `dispatch.Ticket`. Receiving a kernel, making what all share, and mapping it are three calls: each takes
+        up to a millisecond.
+        """
         if not self.ticket.finished:
             self.owner.service.poll()
-        if not self.ticket.finished:
             return None
         if self.ticket.dropped:
             return DROPPED
         if self.ticket.state == "failed":
             return self.ticket.reason or "not compiled"
         try:
+            if self.owner.prime():
+                return None
             return self.owner.load(self.ticket)
         except (BlobError, OSError) as error:
             return f"machine code cannot be used here: {error}"
@@ -96,13 +105,23 @@ class _Ticket:
 class ServiceBuilder:
     """Builds through a compile service."""
 
+    slice_ns = 300_000
+
     def __init__(self, service_: CompileService | None = None) -> None:
         self.service = service_ or service()
         self.frames: SharedFrames | None = None
+        self.prepared = self.primed = False
 
     def available(self) -> str | None:
         """Why nothing can be compiled; None if it can."""
         return "compiling is off (the setting worker)" if self.service.mode == "off" else None
+
+    def prepare(self) -> bool:
+        """See `dispatch.Builder`."""
+        prepared, self.prepared = self.prepared, True
+        if not prepared:
+            self.service.prepare()
+        return not prepared
 
     def submit(
         self,
@@ -120,14 +139,29 @@ class ServiceBuilder:
         )
         return _Ticket(self, ticket)
 
+    def prime(self) -> bool:
+        """Do a part of what the first kernel of a process needs; false when all is done."""
+        if not self.primed:
+            self.primed = True
+            unusable()
+            return True
+        return self.frames is None and self.make_frames()
+
+    def make_frames(self) -> bool:
+        """Make what all entries share, with the thread pool; false while the runtime library is not here."""
+        library = self.service.library()
+        if library is None:
+            return False
+        self.frames = SharedFrames(library)
+        return True
+
     def load(self, ticket: ServiceTicket) -> Built:
         """Map a finished kernel."""
         mapped = self.service.load(ticket)
         if self.frames is None:
-            library = self.service.library()
-            if library is None:
-                raise BlobError("the runtime library is not here")
-            self.frames = SharedFrames(library)
+            self.make_frames()
+        if self.frames is None:
+            raise BlobError("the runtime library is not here")
         certificate: dict[str, Any] = dict(ticket.certificate or {})
         return Built(
             mapped.address(ticket.name),

@@ -23,7 +23,7 @@ import contextvars
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from types import CellType, FunctionType
 from typing import Any, Final, Protocol
@@ -97,8 +97,12 @@ class Built:
 class Ticket(Protocol):
     """A build under way."""
 
+    @property
+    def ready(self) -> bool:
+        """Is there something to be had by asking again at once?"""
+
     def poll(self) -> Built | str | None:
-        """The code, a reason why there is none, or None while it is not known."""
+        """The code, a reason why there is none, or None while it is not known, or not all is done that it needs."""
 
     def wait(self, timeout: float | None) -> bool:
         """Wait; false when the time was up first."""
@@ -127,6 +131,13 @@ class Builder(Protocol):
 
     def available(self) -> str | None:
         """Why nothing can be compiled; None if it can."""
+
+    def prepare(self) -> bool:
+        """Do what the first `submit` would do besides; false if that was done before."""
+
+    @property
+    def slice_ns(self) -> int:
+        """For how long one call may be held up by stages of compiling; at least one stage is done."""
 
 
 def signature_of(value: Any) -> Any:
@@ -174,6 +185,7 @@ class Variant:
     demoted: str = ""
     hints: dict[str, Any] = field(default_factory=dict)
     better: Ticket | None = None  # better code under way
+    work: Generator[None] | None = None  # what is to be done here before it can be compiled
     timings: dict[int, deque[int]] = field(default_factory=dict)
     conditions: dict[Any, Condition] = field(default_factory=dict)
     functions: dict[int, FunctionType] = field(default_factory=dict)
@@ -247,6 +259,8 @@ class Tiers:
         self.entries: tuple[Entry, ...] = ()
         self.signatures: dict[Any, SignatureState] = {}
         self.pending: list[tuple[SignatureState, Variant]] = []
+        self.working: list[Variant] = []
+        self._own_ns = 0  # what the last interpreted call took
         self.fast = fast
         self._base: Settings | None = None
         self._stub = 0
@@ -312,6 +326,9 @@ class Tiers:
         elapsed = time.perf_counter_ns() - started
         self.interpreted_calls += 1
         self.interpreted_ns += elapsed
+        self._own_ns = elapsed
+        if self.working:
+            self.advance(elapsed)
         self._note(settings, arguments, elapsed)
         return result
 
@@ -345,7 +362,7 @@ class Tiers:
         """Why the Signature is not compiled now; None if it should be."""
         if state.variants:
             last = state.variants[-1]
-            if last.ticket is not None and last.entry is None and not last.reason:
+            if last.entry is None and not last.reason:
                 return "being compiled"
             if last.reason:
                 return last.reason
@@ -380,25 +397,64 @@ class Tiers:
 
         Somebody who waits (`awaited`) gets the best code at once; else quick code comes first.
         """
-        speculative = not state.variants
-        variant = Variant(speculative, started_ns=time.perf_counter_ns())
+        variant = Variant(not state.variants, started_ns=time.perf_counter_ns())
         state.variants.append(variant)
         state.misses = 0
+        variant.work = self._stages(settings, state, variant, arguments, quick=not awaited)
+        self.working.append(variant)
+        self.advance(None if awaited else self._own_ns)
+        return variant
+
+    def advance(self, own_ns: int | None) -> None:
+        """Go on with what is compiled here, a part in each call: nobody waits for all of it.
+
+        Args:
+            own_ns: what a call takes by itself, of which a quarter more is not felt; None: to the end.
+        """
+        while self.working:
+            variant = self.working[0]
+            work = variant.work
+            end = None if own_ns is None else time.perf_counter_ns() + self.builder().slice_ns + own_ns // 4
+            while work is not None:
+                try:
+                    next(work)
+                except StopIteration:
+                    break
+                except ValueError:
+                    if getattr(work, "gi_running", False):
+                        return  # another thread is at it
+                    raise
+                if end is not None and time.perf_counter_ns() > end:
+                    return
+            variant.work = None
+            if variant in self.working:
+                self.working.remove(variant)
+
+    def _stages(
+        self, settings: Settings, state: SignatureState, variant: Variant, arguments: tuple[Any, ...], *, quick: bool
+    ) -> Generator[None]:
+        """The stages of compiling that run here: between two of them the program may go on."""
         service = self.builder()
         unavailable = service.available()
         if unavailable is not None:
             variant.reason = unavailable
-            return variant
+            return
+        if service.prepare():
+            yield
         code, constants = self.program
         environment = Environment(self.function, self.program_of)
         try:
             started = time.perf_counter_ns()
             region = trace_region(
-                code, constants, environment, arguments, name=_identifier(self.name), speculate=speculative
+                code, constants, environment, arguments, name=_identifier(self.name), speculate=variant.speculative
             )
-            traced = time.perf_counter_ns()
+            variant.stages_ms["trace"] = (time.perf_counter_ns() - started) / 1e6
+            scalars = scalars_of(arguments)
+            del arguments  # nobody shall keep the arrays of a call until the next one
+            yield
+            started = time.perf_counter_ns()
             variant.lowered = lower_region(region)
-            lowered_at = time.perf_counter_ns()
+            variant.stages_ms["lower"] = (time.perf_counter_ns() - started) / 1e6
         except (Untraceable, NotLowered) as error:
             index = getattr(error, "index", None)
             index = getattr(error, "origin", None) if index is None else index
@@ -406,15 +462,15 @@ class Tiers:
             variant.reason = error.reason
             where = f" (line {variant.line})" if variant.line else ""
             events().add("unsupported", region=self.name, reason=error.reason + where)
-            return variant
+            return
         except Exception as error:  # noqa: BLE001 - a mistake of the compiler must not reach a user whose code is right
             variant.reason = f"{INTERNAL}: {type(error).__name__}: {error}"
             events().add("unsupported", region=self.name, reason=variant.reason)
-            return variant
+            return
+        yield
         variant.region = region
-        variant.stages_ms = {"trace": (traced - started) / 1e6, "lower": (lowered_at - traced) / 1e6}
         short = self.name.rpartition("<locals>.")[2]
-        sizes = "sizes that agree" if speculative else "any sizes"
+        sizes = "sizes that agree" if variant.speculative else "any sizes"
         events().add("detected", region=self.name, pc=0, signature=f"{short}:{region.signature}", range=sizes)
         if settings.debug or settings.dump_dir:
             times = ", ".join(f"{stage} {ms:.1f} ms" for stage, ms in variant.stages_ms.items())
@@ -423,21 +479,23 @@ class Tiers:
         variant.conditions = dict(environment.conditions)
         variant.classes = list(environment.classes)
         variant.functions = {id(f): f for f in environment.functions}
-        variant.hints = {"scalars": sampled_scalars(variant.lowered.interface, arguments, state.scalars)}
+        variant.hints = {"scalars": sampled_scalars(variant.lowered.interface, scalars, state.scalars)}
         variant.ticket = service.submit(
-            region, variant.lowered, dict(variant.stages_ms), hints=variant.hints, quick=not awaited
+            region, variant.lowered, dict(variant.stages_ms), hints=variant.hints, quick=quick
         )
         self.pending.append((state, variant))
-        return variant
 
     # ---- patching ----------------------------------------------------------------------------------------------------
 
     def poll(self) -> None:
         """Patch in what is ready."""
+        end = time.perf_counter_ns() + self._own_ns // 4
         still: list[tuple[SignatureState, Variant]] = []
         for state, variant in self.pending:
             assert variant.ticket is not None
             outcome = variant.ticket.poll()
+            while outcome is None and variant.ticket.ready and time.perf_counter_ns() < end:
+                outcome = variant.ticket.poll()
             if outcome is None:
                 still.append((state, variant))
             elif outcome is DROPPED:
@@ -619,6 +677,7 @@ class Tiers:
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until nothing is pending; false when the time was up first."""
         end = None if timeout is None else time.monotonic() + timeout
+        self.advance(None)
         while self.pending:
             _, variant = self.pending[0]
             assert variant.ticket is not None

@@ -14,7 +14,6 @@ import contextvars
 import ctypes
 import functools
 import sys
-import sysconfig
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, Final
@@ -86,7 +85,7 @@ def unusable() -> str | None:
     """Why calls enter compiled code through Python here; None where the machine-code stub can be used."""
     if sys.implementation.name != "cpython":
         return f"{sys.implementation.name} is not CPython"
-    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    if "t" in getattr(sys, "abiflags", ""):  # PEP 703; `sysconfig` says it, too, and takes a millisecond to load
         return "a free-threaded build has other object headers"
     if ctypes.sizeof(ctypes.c_void_p) != 8:
         return "pointers of 64 bits are needed"

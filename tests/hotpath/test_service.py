@@ -177,6 +177,8 @@ def test_submit_and_poll_return_at_once(make):
     service = make()
     submit(service, "chain")
     worker = service.worker()
+    assert worker.pid is None
+    assert not service.poll()
     assert worker.pid is not None  # started, and not waited for
     assert worker.introduction is None
     assert not service.poll()

@@ -26,7 +26,8 @@ from tiercel.compiler.attention import Attention
 from tiercel.compiler.elementwise import is_elementwise
 from tiercel.compiler.graph import Branch, Graph, Guard, Loop, Node, Step, Value
 from tiercel.compiler.maker import reduced_axes
-from tiercel.operators.types import ArrayType, NpScalarType, Shape
+from tiercel.operators.types import ArrayType, NpScalarType, PyIntType, Shape
+from tiercel.shapes import Symbol, symbols_of
 
 REDUCTIONS: Mapping[str, str] = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
 """Operator -> reduction of the loop form."""
@@ -91,6 +92,14 @@ def heads_group(node: Node) -> bool:
     return is_contraction(node) or (node.operator in CONVOLUTIONS and is_array(node.outputs[0]))
 
 
+def data_sizes(value: Value) -> Iterator[Symbol]:
+    """The sizes in a value's type that only running decides."""
+    type_ = value.type
+    dims = type_.shape if isinstance(type_, ArrayType) else ()
+    for dim in (*dims, *((type_.value,) if isinstance(type_, PyIntType) and type_.value is not None else ())):
+        yield from (s for s in symbols_of(dim) if s.kind == "data")
+
+
 def shape_of(value: Value) -> Shape:
     """The shape; () for scalars."""
     return value.type.shape if isinstance(value.type, ArrayType) else ()
@@ -136,6 +145,7 @@ class _Scheduler:
         self.items: list[Item] = []
         self.after: dict[int, list[Step]] = {}  # scalars that follow an item (-1: that come first)
         self.position: dict[Value, int] = {}
+        self.sized: dict[Symbol, int] = {}  # sizes that only running decides -> the position of what finds them out
         self.barrier = -1
         self.root: dict[Value, Value] = {}  # what a view looks into: pieces of one array are related
 
@@ -145,7 +155,10 @@ class _Scheduler:
     def ready(self, node: Node, group: Group | None) -> int:
         """The first position after everything the node needs, `group`'s own values aside."""
         own = group.values if group is not None else set()
-        return max([self.barrier, *(self.position.get(v, -1) for v in node.inputs if v not in own)])
+        sizes = (
+            (self.sized.get(s, -1) for v in (*node.inputs, *node.outputs) for s in data_sizes(v)) if self.sized else ()
+        )
+        return max([self.barrier, *(self.position.get(v, -1) for v in node.inputs if v not in own), *sizes])
 
     def add(self, node: Node) -> None:
         joinable = is_elementwise(node) or is_row_reduction(node)
@@ -202,6 +215,8 @@ class _Scheduler:
             return
         for value in defined_by(step):
             self.position[value] = at
+            for symbol in data_sizes(value):
+                self.sized.setdefault(symbol, at)
             if isinstance(step, Node) and step.inputs and is_array(value):
                 self.root[value] = self.root_of(step.inputs[0])
         if not isinstance(step, Node) or step.writes is not None:

@@ -77,9 +77,11 @@ def picked(state: Lowerer, value: Value | Memory, domain: Shape, first: int, siz
         if not isinstance(type_, ArrayType) or type_.dtype.kind not in "iu" or type_.dtype.name == "uint64":
             raise NotLowered(f"an index that is {type_}", origin)
         memory = state.place(value)
+        inside = value in state.positions and state.facts.equal(state.positions[value], size) is True
     else:
-        memory = value
-    check_indices(state, memory, size, origin)
+        memory, inside = value, False
+    if not inside:
+        check_indices(state, memory, size, origin)
     strides = state.nests.strides_over(memory, domain, origin)
     buffer = state.nests.declare(Access(memory, strides), domain, "indices")
     return Picked(buffer, tuple(range(first, first + len(domain))), size)

@@ -153,6 +153,7 @@ class Lowerer:
         self.trips: dict[DimLike, DimLike] = {}  # loop counter -> trip count
         self.largest: dict[str, DimLike] = {}  # symbol bound in a loop -> what it is at most, known at entry
         self.inputs: dict[str, int] = {}  # root buffer -> number of the input
+        self.positions: dict[Value, DimLike] = {}  # indices made here -> the size of the axis that all of them are in
         self.indexed: dict[int | None, list[DimLike]] = {}  # input (None: computed) -> sizes it is an index into
         self._counts: dict[str, int] = {}
         self._taken = {s.name for given in region.inputs for s in _symbols_of_type(given.value.type)}
@@ -177,6 +178,10 @@ class Lowerer:
         self._counts[hint] = count
         self._taken.add(name)
         return name
+
+    def reserve(self, name: str) -> None:
+        """A name that stands in sizes: nothing else may have it."""
+        self._taken.add(name)
 
     def site(self, origin: int) -> int:
         """The number of the exit site of an instruction."""

@@ -20,6 +20,7 @@ from tiercel.compiler.graph import Node, Value
 from tiercel.compiler.memory import Memory
 from tiercel.compiler.reductions import lower_reduction
 from tiercel.compiler.scans import lower_position, lower_running
+from tiercel.compiler.selecting import lower_nonzero
 from tiercel.compiler.subscript import selected
 from tiercel.compiler.windows import lower_pool
 from tiercel.loops.form import Const, Expr
@@ -300,6 +301,7 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(REDUCTIONS, _reduce),
     **dict.fromkeys(("argmax", "argmin"), lower_position),
     **dict.fromkeys(("max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d"), lower_pool),
+    **dict.fromkeys(("nonzero", "flatnonzero"), lower_nonzero),
     **dict.fromkeys(("cumsum", "cumprod"), lower_running),
     **arrange.RULES,
 }

@@ -34,7 +34,7 @@ from tiercel.operators.types import (
     PyIntType,
     StrType,
 )
-from tiercel.shapes import Dim
+from tiercel.shapes import Dim, Symbol
 from tiercel.shapes import evaluate as size_of
 
 __all__ = [
@@ -407,12 +407,20 @@ class _Run:
             raise Left(node.origin, f"{type(error).__name__}: {error}") from None
         if row.name in _UNINITIALISED:
             result.fill(self.fill)
-        results = result if len(node.outputs) > 1 else (result,)
+        results = result if isinstance(result, tuple | list) else (result,)
         for output, item in zip(node.outputs, results, strict=True):
+            self.bind_sizes(output, item)
             made = self.typed(output, item)
             if self.noise is not None and row.exactness.kind != "exact":
                 made = self.typed(output, self.blurred(row, made, operands))
             self.values[output] = made
+
+    def bind_sizes(self, output: Value, found: Any) -> None:
+        """Sizes that only this node decides, from what it gave."""
+        if isinstance(output.type, ArrayType) and isinstance(found, np.ndarray):
+            for dim, size in zip(output.type.shape, found.shape, strict=False):
+                if isinstance(dim, Symbol) and dim.kind == "data":
+                    self.sizes[dim.name] = size
 
     def operands(self, row: Operator, node: Node, attributes: dict[str, Any]) -> list[Any]:
         """The operands as the reference takes them: sequences together, the key of an index from the attributes."""

@@ -372,10 +372,20 @@ class If(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class Let(Stmt):
-    """Bind an immutable scalar until the end of the enclosing block."""
+    """Bind an immutable scalar until the end of the enclosing block.
+
+    `most` is a bound of a size that is only found out when running, made of the function's sizes: a buffer sized by it
+    takes so much room.
+    """
 
     name: str
     value: Expr
+    most: Expr | None = None
+
+    def __post_init__(self) -> None:
+        _require(
+            self.most is None or self.most.dtype is INDEX is self.value.dtype, f"let {self.name}: a bound of no size"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -626,7 +636,9 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
             return (stmt.extent,)
         case While() | If():
             return (stmt.condition,)
-        case Let() | Local() | Assign() | Reduce() | Output():
+        case Let():
+            return (stmt.value,) if stmt.most is None else (stmt.value, stmt.most)
+        case Local() | Assign() | Reduce() | Output():
             return (stmt.value,)
         case Store():
             return (*stmt.index, stmt.value)

@@ -102,7 +102,8 @@ def _lines(stmt: Stmt, indent: str) -> list[str]:
             ]
             return [*lines, f"{indent}else:", *nested(stmt.orelse)] if stmt.orelse.body else lines
         case Let():
-            return [f"{indent}{stmt.name} = {expression_text(stmt.value)}"]
+            bound = "" if stmt.most is None else f"  # at most {expression_text(stmt.most)}"
+            return [f"{indent}{stmt.name} = {expression_text(stmt.value)}{bound}"]
         case Local():
             return [f"{indent}var {stmt.name}: {stmt.value.dtype.name} = {expression_text(stmt.value)}"]
         case Assign():

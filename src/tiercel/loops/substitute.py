@@ -47,6 +47,11 @@ def substitute(block: Block, values: Mapping[str, Expr]) -> Block:
     return _Substitution(values).block(block)
 
 
+def substitute_in(expression: Expr, values: Mapping[str, Expr]) -> Expr:
+    """The expression with `values` in the place of the names."""
+    return _Substitution(values).expression(expression)
+
+
 class _Substitution:
     def __init__(self, values: Mapping[str, Expr]) -> None:
         self.values = values
@@ -94,7 +99,10 @@ class _Substitution:
                 return While(block(stmt.header), expression(stmt.condition), block(stmt.body))
             case If():
                 return If(expression(stmt.condition), block(stmt.then), block(stmt.orelse))
-            case Let() | Local() | Assign() | Reduce() | Output():
+            case Let():
+                most = None if stmt.most is None else expression(stmt.most)
+                return replace(stmt, value=expression(stmt.value), most=most)
+            case Local() | Assign() | Reduce() | Output():
                 return replace(stmt, value=expression(stmt.value))
             case Store():
                 return Store(buffer(stmt.buffer), self.all(stmt.index), expression(stmt.value))

@@ -55,6 +55,7 @@ from tiercel.loops.form import (
     walk,
 )
 from tiercel.loops.index import index_add, index_mul, strides_of
+from tiercel.loops.substitute import substitute_in
 
 ALIGNMENT = 64  # bytes; of every arena buffer
 
@@ -172,6 +173,7 @@ class Emitter:
             self.writer, self.environment, written_buffers(function.body), module.declare, avx512=target.masked_memory
         )
         self.arena: Expr = Const(0, INDEX)
+        self.bounds: dict[str, Expr] = {}  # sizes found out when running -> what they are at most
         self.words = frame_words(function)
         self.entry = self.writer.placeholder()
         self.expressions.entry = self.entry
@@ -237,6 +239,8 @@ class Emitter:
             case Block():
                 self.block(stmt)
             case Let() | Local():
+                if isinstance(stmt, Let) and stmt.most is not None:
+                    self.bounds[stmt.name] = stmt.most
                 names[stmt.name] = expressions.emit(stmt.value)
             case Assign():
                 names[stmt.name] = self._kept(stmt.name, expressions.emit(stmt.value))
@@ -350,7 +354,7 @@ class Emitter:
         self.environment.pointers[buffer.name] = expressions.instruction(buffer.name, text, INDEX, 1, base, offset)
         size: Expr = Const(buffer.dtype.itemsize, INDEX)
         for extent in buffer.shape:
-            size = index_mul(extent, size)
+            size = index_mul(substitute_in(extent, self.bounds) if self.bounds else extent, size)
         rounded = Binary("and", index_add(size, Const(ALIGNMENT - 1, INDEX)), Const(-ALIGNMENT, INDEX))
         self.arena = index_add(self.arena, rounded)
 
@@ -469,6 +473,7 @@ class Emitter:
         part = self.module.fresh(f"{self.function.name}.part")
         inner = Emitter(self.module, self.function, self.target, chunk=True)
         inner._bind_environment(captured, shared, names)
+        inner.bounds = self.bounds
         begin, end = Value("%begin", INDEX), Value("%end", INDEX)
         one = expressions.constant(1, INDEX)
         inner.environment.names |= {".begin": begin, ".end": end, THREAD_COUNT.name: one}

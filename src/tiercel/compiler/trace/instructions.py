@@ -170,7 +170,7 @@ class Instructions(Peeling):
         x, key = self.operand(ins.x), self.operand(ins.key)
         if isinstance(x, Value):
             parts = key.items if isinstance(key, Tuple) else (key,)
-            arrays = self.array_key(parts)
+            arrays = self.array_key(parts, x)
             if arrays is not None:
                 self.registers[ins.dst] = self.index_by_arrays(x, arrays)
             else:

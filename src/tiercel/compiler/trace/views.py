@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tiercel.compiler.abstract import Abstract, ListRef, Tuple, Untraceable
+from tiercel.compiler.abstract import Abstract, Known, ListRef, Tuple, Untraceable
 from tiercel.compiler.graph import Node, Value
 from tiercel.compiler.trace.layouts import indexed_layout
 from tiercel.compiler.trace.operators import Operators
@@ -48,6 +48,11 @@ def _key_type(part: Any) -> Type:
     return EllipsisType() if part is Ellipsis else PyIntType(part)
 
 
+def is_mask(part: Abstract) -> bool:
+    """Is a part of a key an array of bools?"""
+    return isinstance(part, Value) and isinstance(part.type, ArrayType) and part.type.dtype is BOOL
+
+
 class Views(Operators):
     """Adds basic indexing of arrays."""
 
@@ -71,16 +76,44 @@ class Views(Operators):
         self.trace.add(Node("index", (x,), {"key": key}, (output,), self.site()))
         return output
 
-    def array_key(self, parts: Sequence[Abstract]) -> tuple[Any, ...] | None:
+    def unmasked(self, x: Value, parts: Sequence[Abstract]) -> list[Abstract]:
+        """The parts of a key with the coordinates of its true elements in the place of a mask."""
+        found: list[Abstract] = []
+        axis = 0
+        type_ = x.type
+        assert isinstance(type_, ArrayType)
+        for part in parts:
+            if not is_mask(part):
+                if isinstance(part, Known) and part.value is Ellipsis:
+                    raise Untraceable("an index by a mask behind an ellipsis")
+                found.append(part)
+                axis += not (isinstance(part, Known) and part.value is None)
+                continue
+            assert isinstance(part, Value)
+            assert isinstance(part.type, ArrayType)
+            if not part.type.rank or axis + part.type.rank > type_.rank:
+                raise Untraceable(f"an index by a mask of rank {part.type.rank}")
+            for own, size in zip(type_.shape[axis:], part.type.shape, strict=False):
+                self.trace.wish(own, size)
+                if self.trace.facts.equal(own, size) is not True:
+                    same = self.scalar_node("equal", self.size_value(own), self.size_value(size))
+                    self.guard(same, "a mask of another size")
+            row = get("nonzero")
+            places = self.apply(row, row.spelling_index("function"), [part], {})
+            found += self.items(places)
+            axis += part.type.rank
+        return found
+
+    def array_key(self, parts: Sequence[Abstract], x: Value | None = None) -> tuple[Any, ...] | None:
         """The parts of a key that has arrays of integers in it, with an Ellipsis; None for other keys."""
         given = [self.array_of(p) if isinstance(p, ListRef) else p for p in parts]
         if not any(isinstance(p, Value) and isinstance(p.type, ArrayType) for p in given):
             return None
+        if x is not None and any(is_mask(p) for p in given):
+            given = self.unmasked(x, given)
         key: list[Any] = []
         for part in given:
             if isinstance(part, Value) and isinstance(part.type, ArrayType):
-                if part.type.dtype is BOOL:
-                    raise Untraceable("an index by a mask: the size of its result depends on data")
                 if not part.type.rank or part.type.dtype.kind not in "iu" or part.type.dtype.name == "uint64":
                     raise Untraceable(f"an index by {part.type}")
                 key.append(part)
@@ -140,9 +173,11 @@ class Views(Operators):
         parts = key.items if isinstance(key, Tuple) else (key,)
         mask = parts[0]
         if len(parts) == 1 and isinstance(mask, Value) and getattr(mask.type, "dtype", None) is BOOL:
-            self.assign(x, self.masked(x, mask, given))
-            return
-        full = self.array_key(parts)
+            whole = isinstance(mask.type, ArrayType) and mask.type.rank == type_.rank
+            if whole and not isinstance(given.type, ArrayType):
+                self.assign(x, self.masked(x, mask, given))
+                return
+        full = self.array_key(parts, x)
         if full is not None:
             self.write_by_arrays(x, full, given)
             return

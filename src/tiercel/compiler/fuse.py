@@ -18,7 +18,7 @@ Profit: a member shares an operand with the group; a value is computed once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -155,9 +155,9 @@ class _Scheduler:
     def ready(self, node: Node, group: Group | None) -> int:
         """The first position after everything the node needs, `group`'s own values aside."""
         own = group.values if group is not None else set()
-        sizes = (
-            (self.sized.get(s, -1) for v in (*node.inputs, *node.outputs) for s in data_sizes(v)) if self.sized else ()
-        )
+        sizes: list[int] = []
+        if self.sized:
+            sizes = [self.sized.get(s, -1) for v in (*node.inputs, *node.outputs) for s in data_sizes(v)]
         return max([self.barrier, *(self.position.get(v, -1) for v in node.inputs if v not in own), *sizes])
 
     def add(self, node: Node) -> None:

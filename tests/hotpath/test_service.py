@@ -360,7 +360,7 @@ def test_a_service_of_nobody_does_not_keep_python_alive(tmp_path):
     code = (
         "from tests.hotpath.programs import compiled\nfrom tiercel.hotpath.service import service\n"
         "m = compiled('chain')\nt = service().submit('chain', m.region, m.runner.lowered)\n"
-        "print(service().worker().pid)\n"
+        "service().poll()\nprint(service().worker().pid)\n"
     )
     environment = {**os.environ, "TIERCEL_CACHE_DIR": str(tmp_path)}
     done = subprocess.run(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from types import CodeType
 from typing import Any, TypeAlias
 
 from tiercel.compiler.graph import Value
@@ -129,13 +130,33 @@ class Method:
 
 
 @dataclass(frozen=True, slots=True)
+class CellRef:
+    """A cell that the trace made, by identity: its content is in the heap, as that of a list."""
+
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
+class Closure:
+    """A function that the trace made: code, defaults of positional and of keyword parameters, cells."""
+
+    code: CodeType
+    name: str
+    defaults: tuple[Abstract, ...]
+    kwdefaults: tuple[tuple[Any, Abstract], ...]
+    cells: tuple[Abstract, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Unknown:
     """Something a trace cannot follow, and why."""
 
     reason: str
 
 
-Abstract: TypeAlias = Value | Known | Tuple | ListRef | Mapping | Slice | Range | Iterable | Method | Unknown
+Abstract: TypeAlias = (
+    Value | Known | Tuple | ListRef | Mapping | Slice | Range | Iterable | Method | CellRef | Closure | Unknown
+)
 
 
 @dataclass(slots=True)

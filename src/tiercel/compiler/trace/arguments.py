@@ -91,8 +91,9 @@ def signature_text(inputs: Sequence[Input]) -> str:
 
 @dataclass(slots=True)
 class Seen:
-    """The results before: arrays, and the owners of all their memory."""
+    """The results before: lists, arrays, and the owners of all their memory."""
 
+    lists: set[int] = field(default_factory=set)
     arrays: set[Value] = field(default_factory=set)
     owners: set[Value] = field(default_factory=set)
 
@@ -113,6 +114,9 @@ def result_of(frame: Frame, x: Abstract, seen: Seen) -> Result:
         case ListRef():
             if frame.state.heap[x.key].outside:
                 raise Untraceable("it returns a list that is an argument")
+            if x.key in seen.lists:
+                raise Untraceable("it returns one list twice")
+            seen.lists.add(x.key)
             return Result("list", items=tuple(result_of(frame, item, seen) for item in frame.items(x)))
         case Value():
             return _value_result(frame, x, seen)

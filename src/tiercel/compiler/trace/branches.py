@@ -16,13 +16,13 @@ from typing import Any
 from tiercel.bytecode.instructions import Instruction
 from tiercel.compiler.abstract import Abstract, ListState, Tuple, Unknown, Untraceable
 from tiercel.compiler.graph import Branch, Graph, Merged, Step, Value
-from tiercel.compiler.trace.calls import Calls
+from tiercel.compiler.trace.closures import Closures
 from tiercel.compiler.trace.state import Left, LoopTest, Outcome, Raised, Returned, State
 from tiercel.operators.layout import Layout
 from tiercel.operators.types import ArrayType, PyBoolType, PyFloatType, PyIntType, Type, is_python_scalar
 
 
-class Branches(Calls):
+class Branches(Closures):
     """Adds branches."""
 
     def branch(self, at: int, ins: Instruction, stops: frozenset[int]) -> Outcome:

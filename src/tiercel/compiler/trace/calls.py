@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 import types
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -131,22 +132,45 @@ class Calls(Scalars):
         self, target: types.FunctionType, args: list[Abstract], keywords: dict[str, Abstract]
     ) -> Abstract:
         """Walk a Python function in place."""
-        trace = self.trace
         inner = getattr(target, "__wrapped__", None)
         function = inner if hasattr(target, "__tiercel__") and isinstance(inner, types.FunctionType) else target
         program = self.environment.program_of(function)
         if program is None:
             raise Untraceable(f"a call of {target.__qualname__}, which is Python")
+        cells = [Known(Cell(position)) for position in range(len(program[0].free))]
+        return self.walk_function(function, program, args, keywords, cells, None)
+
+    def walk_function(
+        self,
+        function: types.FunctionType,
+        program: tuple[Any, Any],
+        args: list[Abstract],
+        keywords: dict[str, Abstract],
+        cells: Sequence[Abstract],
+        default: Callable[[inspect.Parameter], Abstract] | None,
+    ) -> Abstract:
+        """Walk bytecode in a frame of its own.
+
+        Args:
+            function: whose signature and globals it has.
+            program: its bytecode and constants.
+            args, keywords: as it is called.
+            cells: its captured variables.
+            default: gives what parameters are by default; None: the function's own defaults, as constants.
+        """
+        trace = self.trace
         if trace.depth >= MAX_DEPTH:
             raise Untraceable(f"calls nested deeper than {MAX_DEPTH}")
+        signature = inspect.signature(function, follow_wrapped=False)
         try:
-            bound = inspect.signature(function, follow_wrapped=False).bind(*args, **keywords)
+            bound = signature.bind(*args, **keywords)
         except TypeError as error:
-            raise Untraceable(f"{target.__qualname__}: {error}") from None
+            raise Untraceable(f"{function.__qualname__}: {error}") from None
         code, constants = program
         frame = type(self)(trace, code, constants, self.environment.child(function), self.site())
         frame.state.heap = self.state.heap
-        for register, parameter in enumerate(inspect.signature(function, follow_wrapped=False).parameters.values()):
+        for register, parameter in enumerate(signature.parameters.values()):
+            given: Any
             if parameter.name in bound.arguments:
                 given = bound.arguments[parameter.name]
                 if parameter.kind is parameter.VAR_POSITIONAL:
@@ -158,10 +182,10 @@ class Calls(Scalars):
             elif parameter.kind is parameter.VAR_KEYWORD:
                 given = Mapping(())
             else:
-                given = frame.default(parameter)
+                given = (default or frame.default)(parameter)
             frame.registers[register] = given
-        for position in range(len(code.free)):
-            frame.registers[len(code.parameters) + position] = Known(Cell(position))
+        for position, cell in enumerate(cells):
+            frame.registers[len(code.parameters) + position] = cell
         trace.depth += 1
         trace.frames.append(frame)
         outcome = frame.walk(0, frozenset())

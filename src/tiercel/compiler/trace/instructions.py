@@ -58,10 +58,13 @@ class Instructions(Peeling):
         self.registers[ins.dst] = self.sampled(*self.environment.read_global(ins.name))
 
     def _load_cell(self, ins: Instruction) -> None:
-        cell = self.operand(ins.cell)
-        if not (isinstance(cell, Known) and isinstance(cell.value, Cell)):
-            raise Untraceable("a variable shared with a nested function")
-        self.registers[ins.dst] = self.sampled(*self.environment.read_cell(cell.value.position))
+        self.registers[ins.dst] = self.load_cell(self.operand(ins.cell))
+
+    def _store_cell(self, ins: Instruction) -> None:
+        self.store_cell(self.operand(ins.cell), self.operand(ins.value))
+
+    def _make_function(self, ins: Instruction) -> None:
+        self.registers[ins.dst] = self.make_function(ins)
 
     def _load_attr(self, ins: Instruction) -> None:
         owner, name = self.operand(ins.object), ins.name
@@ -138,6 +141,8 @@ class Instructions(Peeling):
         if what in ("tuple", "list"):
             items = [self.operand(i) for i in ins.items]
             self.registers[ins.dst] = Tuple(tuple(items)) if what == "tuple" else self.new_list(items)
+        elif what == "cell":
+            self.registers[ins.dst] = self.new_cell([self.operand(i) for i in ins.items])
         elif what == "slice":
             parts = [self.operand(i) for i in ins.items]
             parts += [Known(None)] * (3 - len(parts))
@@ -290,8 +295,10 @@ _HANDLERS: dict[str, Callable[[Instructions, Instruction], None]] = {
     "LoadConst": Instructions._load_const,
     "LoadGlobal": Instructions._load_global,
     "LoadParam": Instructions._load_param,
+    "MakeFunction": Instructions._make_function,
     "Move": Instructions._move,
     "SetItem": Instructions._set_item,
+    "StoreCell": Instructions._store_cell,
     "StoreTensor": Instructions._store_tensor,
     "Scalar": Instructions._scalar,
     "Unpack": Instructions._unpack,
@@ -300,7 +307,5 @@ _HANDLERS: dict[str, Callable[[Instructions, Instruction], None]] = {
 
 _REFUSED = {
     "StoreAttr": "an attribute is written",
-    "StoreCell": "a variable shared with a nested function is written",
-    "MakeFunction": "a function is made",
     "Try": "try and with are handled by the interpreter",
 }

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tiercel.compiler.abstract import Iterable, Known, ListRef, Mapping, Method, Range, Slice, Source, Tuple, Unknown
-from tiercel.compiler.graph import Value
+from tiercel.compiler.abstract import Abstract, Source
 from tiercel.compiler.trace.state import Trace
 from tiercel.dtypes import as_dtype, is_dtype
 from tiercel.operators import Operator, find_function, get
@@ -85,4 +84,4 @@ def owner_of(source: Source) -> Source:
 
 def is_abstract(x: Any) -> bool:
     """An abstract value, not a Python value?"""
-    return isinstance(x, Value | Known | Tuple | ListRef | Mapping | Slice | Range | Iterable | Method | Unknown)
+    return isinstance(x, Abstract)

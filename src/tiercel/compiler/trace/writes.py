@@ -18,6 +18,7 @@ from dataclasses import replace
 
 from tiercel.compiler.abstract import (
     Abstract,
+    Closure,
     Iterable,
     ListState,
     Mapping,
@@ -120,6 +121,8 @@ class Writes(FrameCore):
                 return x if pairs == x.items else Mapping(pairs)
             case Method():
                 return replace(x, receiver=self.after_write(x.receiver, latest, stale))
+            case Closure():
+                return replace(x, defaults=tuple(self.after_write(d, latest, stale) for d in x.defaults))
             case Iterable():
                 kept = all(self.after_write(item, {}, stale) is item for item in x.holds)
                 return x if kept else Unknown("a loop over an array that was written")

@@ -66,6 +66,13 @@ PAIR = [(floats(3, 4), floats(4, 5)), (floats(1, 2), floats(2, 1)), (floats(2, 0
         pytest.param(lambda x: np.ptp(x, axis=0), [(floats(3, 5),), (floats(1, 2),)], id="ptp"),
         pytest.param(lambda x: np.arange(x.shape[0], dtype=np.float32) / 3, VECTOR, id="arange of floats"),
         pytest.param(
+            lambda x: x / np.arange(1, x.shape[0] + 1, dtype=np.float32), VECTOR, id="arange of floats from 1"
+        ),
+        pytest.param(lambda x: np.arange(7, -9, -3, dtype=np.float64) + x[0], VECTOR[:1], id="arange of floats down"),
+        pytest.param(lambda x: x * np.linspace(-1, 2.5, x.shape[0], dtype=np.float32), VECTOR[:1], id="linspace"),
+        pytest.param(lambda x: x[0] * np.linspace(0, 1, 7)[:, None], [(floats(2, 3),)], id="linspace of a known size"),
+        pytest.param(lambda x: x * np.linspace(0, x[0], 5, endpoint=False), VECTOR[:1], id="linspace without its end"),
+        pytest.param(
             lambda x: tc.ops.logsumexp(x, axis=1), [(floats(3, 5),), (np.full((2, 3), -np.inf, "f4"),)], id="logsumexp"
         ),
         pytest.param(lambda x: tc.ops.masked_fill(x, x > 0, 2.0), ANY, id="masked_fill"),

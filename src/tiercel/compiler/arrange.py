@@ -11,10 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tiercel.compiler.elementwise import NotLowered
+from tiercel.compiler.dims import dim_expression
+from tiercel.compiler.elementwise import NotLowered, cast
 from tiercel.compiler.graph import Node, Value
 from tiercel.compiler.memory import Memory
-from tiercel.loops.form import Const
+from tiercel.dtypes import as_dtype
+from tiercel.loops.form import INDEX, Binary, Compare, Const, Expr, Let, Select, Var
 from tiercel.operators.joining import pad_pairs
 from tiercel.operators.types import ArrayType
 from tiercel.shapes import DimLike, dim_max, normalize_axis, product
@@ -77,6 +79,31 @@ def _eye(state: Lowerer, node: Node) -> None:
     for whole in state.destinations(node.outputs[0]):
         state.nests.fill(whole, lambda index: zero)
         state.nests.fill(_along(whole, k, 0, 1, rows), lambda index: one)
+
+
+def _linspace(state: Lowerer, node: Node) -> None:
+    """start + i * step, and exactly the end at the end."""
+    output, given = _array(node.outputs[0]), node.attributes
+    if output.rank != 1 or not all(v in state.scalars or not isinstance(v.type, ArrayType) for v in node.inputs):
+        raise NotLowered("linspace between arrays")
+    if output.dtype.kind != "f":
+        raise NotLowered(f"linspace of {output.dtype.name}")
+    wide = as_dtype("float64")
+    start, stop = (cast(state.scalar(v), wide) for v in node.inputs)
+    count = output.shape[0]
+    endpoint = given.get("endpoint", True)
+    parts = dim_expression(count - 1 if endpoint else count)
+    if endpoint and (not isinstance(count, int) or count < 2):
+        state.require(Compare("ge", dim_expression(count), Const(2, INDEX)), node.origin)
+    step = Var(state.fresh("step"), wide)
+    state.emit(Let(step.name, Binary("div", Binary("sub", stop, start), cast(parts, wide))))
+
+    def element(index: tuple[Expr, ...]) -> Expr:
+        between = Binary("add", Binary("mul", cast(index[0], wide), step), start)
+        return Select(Compare("eq", index[0], parts), stop, between) if endpoint else between
+
+    for whole in state.destinations(node.outputs[0]):
+        state.nests.fill(whole, element)
 
 
 def _tri(state: Lowerer, node: Node) -> None:
@@ -242,6 +269,7 @@ RULES: Mapping[str, Rule] = {
     "diagonal": _diagonal,
     "diag": _diag,
     "eye": _eye,
+    "linspace": _linspace,
     "tri": _tri,
     "tile": _tile,
     "repeat": _repeat,

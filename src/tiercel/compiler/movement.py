@@ -23,7 +23,7 @@ from tiercel.compiler.scans import lower_position, lower_running
 from tiercel.compiler.selecting import lower_nonzero
 from tiercel.compiler.subscript import selected
 from tiercel.compiler.windows import lower_pool
-from tiercel.loops.form import Const, Expr
+from tiercel.loops.form import INDEX, Compare, Const, Expr, Unary
 from tiercel.loops.index import index_add, index_mul
 from tiercel.operators.types import ArrayType
 from tiercel.shapes import Dim, DimLike, normalize_axis, product
@@ -245,15 +245,37 @@ def _arange(state: Lowerer, node: Node) -> None:
     each = 1 if given.get("step") is None else given["step"]
     if not isinstance(first, int | Dim) or not isinstance(each, int):
         raise NotLowered("arange of floats")
-    if output.dtype.kind not in "iu" and not (first == 0 and each == 1 and output.dtype.name in ("float32", "float64")):
-        # NumPy adds i times the difference of the first two, each rounded; these are exact up to 2**24
-        raise NotLowered("arange of floats that do not count from 0")
+    if output.dtype.kind not in "iu":
+        _require_counting(state, node, first, each)
 
     def element(index: tuple[Expr, ...]) -> Expr:
         return index_add(dim_expression(first), index_mul(index[0], dim_expression(each)))
 
     for memory in state.destinations(node.outputs[0]):
         state.nests.fill(memory, element)
+
+
+def _require_counting(state: Lowerer, node: Node, first: DimLike, each: int) -> None:
+    """Leave where an arange of floats is not just its ints converted.
+
+    NumPy adds i times the difference of the first two, each rounded: the same as long as all of them are exact.
+    """
+    output = _array(node.outputs[0])
+    if output.dtype.name not in EXACT_INTS:
+        raise NotLowered(f"arange of {output.dtype.name}")
+    if first == 0 and each == 1:
+        return
+    most = EXACT_INTS[output.dtype.name]
+    for end in (first, first + output.shape[0] * each):
+        if isinstance(end, int):
+            if abs(end) > most:
+                raise NotLowered("arange of floats beyond what they count exactly")
+            continue
+        state.require(Compare("le", Unary("abs", dim_expression(end)), Const(most, INDEX)), node.origin)
+
+
+EXACT_INTS: Mapping[str, int] = {"float32": 1 << 24, "float64": 1 << 53}
+"""Up to where floats have every int."""
 
 
 def _triangle(state: Lowerer, node: Node) -> None:

@@ -6,12 +6,16 @@ import ctypes
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tiercel.codegen.blob import link, map_blob
 from tiercel.codegen.cpu.assemble import assemble
-from tiercel.codegen.cpu.gemm import K_BLOCK, emit_gemm, names, packed_elements, panel_columns, tile_shape
+from tiercel.codegen.cpu.gemm import K_BLOCK, emit_gemm, names, packed_elements, scratch_elements
 from tiercel.codegen.cpu.target import Target
+from tiercel.codegen.cpu.tile import panel_columns, tile_shape
 from tiercel.dtypes import as_dtype
+from tiercel.hotpath.memory import GuardedMemory
 
 HOST = Target.host()
 TARGETS = [HOST, HOST.without_avx512()] if HOST.masked_memory else [HOST]
@@ -26,18 +30,24 @@ class Family:
         declarations, functions = emit_gemm(self.dtype, target)
         obj = assemble("\n".join(declarations + functions), target, verify=True)
         self.code = map_blob(link(obj, names(self.dtype)))
-        plain, packed, pack = (self.code.address(n) for n in names(self.dtype))
-        self._plain = ctypes.CFUNCTYPE(None, P, L, L, P, L, P, L, L, L, L, FLAG)(plain)
+        plain, packed, pack, vector = (self.code.address(n) for n in names(self.dtype))
+        self._plain = ctypes.CFUNCTYPE(None, P, L, L, P, L, L, P, L, L, L, L, FLAG, P, L)(plain)
         self._packed = ctypes.CFUNCTYPE(None, P, L, L, P, P, L, L, L, L, FLAG)(packed)
+        self._vector = ctypes.CFUNCTYPE(None, P, L, P, L, P, L, L, L, FLAG)(vector)
+        self.scratch = np.full(scratch_elements(self.dtype, target), np.nan, self.dtype.numpy)
         self._pack = ctypes.CFUNCTYPE(None, P, L, L, P, L, L)(pack)
 
     def steps(self, x):
         return [s // self.dtype.itemsize for s in x.strides]
 
-    def plain(self, a, b, c, accumulate=False):
+    def plain(self, a, b, c, accumulate=False, before=0):
         (m, k), n = a.shape, b.shape[1]
-        args = (a.ctypes.data, *self.steps(a), b.ctypes.data, self.steps(b)[0], c.ctypes.data, self.steps(c)[0])
-        self._plain(*args, m, n, k, accumulate)
+        args = (a.ctypes.data, *self.steps(a), b.ctypes.data, *self.steps(b), c.ctypes.data, self.steps(c)[0])
+        self._plain(*args, m, n, k, accumulate, self.scratch.ctypes.data, before)
+
+    def vector(self, a, x, y, accumulate=False):
+        args = (a.ctypes.data, self.steps(a)[0], x.ctypes.data, self.steps(x)[0], y.ctypes.data, self.steps(y)[0])
+        self._vector(*args, *a.shape, accumulate)
 
     def packed(self, a, b, c, accumulate=False):
         (m, k), n = a.shape, b.shape[1]
@@ -117,6 +127,94 @@ def test_sum_order_does_not_depend_on_the_row_count(family):
         part = np.empty((m, 500), family.dtype.numpy)
         family.plain(a[:m], b, part)
         np.testing.assert_array_equal(part, whole[:m])
+
+
+def test_strides_of_the_right_operand_change_no_bit(family):
+    """In place, transposed, every other column, backwards: packed on the way, and the same as packed before."""
+    columns, rows = panel_columns(family.dtype, family.target), tile_shape(family.target)[0]
+    for m, n, k in ((1, 3, 5), (rows, columns + 1, 40), (rows + 3, 2 * columns - 1, K_BLOCK + 17), (2, 5 * columns, 9)):
+        a, b = operands(family, m, n, k)
+        want = np.empty((m, n), family.dtype.numpy)
+        family.packed(a, b, want)
+        spread = np.zeros((k, 2 * n), family.dtype.numpy)
+        spread[:, ::2] = b
+        for other in (b, np.asfortranarray(b), spread[:, ::2], b[:, ::-1].copy()[:, ::-1], b[::-1].copy()[::-1]):
+            got = np.full((m, n), np.nan, family.dtype.numpy)
+            family.plain(a, other, got)
+            np.testing.assert_array_equal(got, want)
+
+
+def test_columns_to_the_left_are_read_but_not_written(family):
+    """The last panel of a piece of a matrix: narrower than a panel, with columns before it."""
+    columns = panel_columns(family.dtype, family.target)
+    for m in (1, 3, 20):
+        a, b = operands(family, m, 2 * columns, K_BLOCK + 5)
+        want = np.empty((m, 2 * columns), family.dtype.numpy)
+        family.plain(a, b, want)
+        for start in (columns - 1, columns, columns + 2, 2 * columns - 1):
+            board = np.full((m, 2 * columns), 7, family.dtype.numpy)
+            family.plain(a, b[:, start:], board[:, start:], before=start)
+            np.testing.assert_array_equal(board[:, start:], want[:, start:])
+            assert (board[:, :start] == 7).all()
+
+
+def test_matrix_times_vector(family):
+    for m in (0, 1, 3, 4, 5, 9):
+        for k in (0, 1, 7, 31, 32, 33, 1000):
+            a, b = operands(family, m, 1, k)
+            wide = np.zeros((k, 3), family.dtype.numpy)
+            wide[:, 1] = b[:, 0]
+            out = np.full((m, 2), 5, family.dtype.numpy)
+            family.vector(a, b[:, 0], out[:, 0])
+            close(out[:, 0], a, b[:, 0])
+            assert (out[:, 1] == 5).all()
+            again = np.ones(m, family.dtype.numpy)
+            family.vector(a, wide[:, 1], again, accumulate=True)
+            np.testing.assert_array_equal(again, out[:, 0] + family.dtype.numpy.type(1))
+
+
+def test_a_row_times_a_vector_does_not_depend_on_the_other_rows(family):
+    a, b = operands(family, 13, 1, 700)
+    whole = np.empty(13, family.dtype.numpy)
+    family.vector(a, b[:, 0], whole)
+    for first, last in ((0, 1), (3, 5), (1, 13), (8, 12)):
+        part = np.empty(last - first, family.dtype.numpy)
+        family.vector(a[first:last], b[:, 0], part)
+        np.testing.assert_array_equal(part, whole[first:last])
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.integers(0, 40), st.integers(0, 130), st.integers(0, 90), st.booleans(), st.booleans(), st.booleans(),
+    st.booleans(),
+)  # fmt: skip
+def test_operands_between_forbidden_pages(family, m, n, k, a_turned, b_turned, at_end, adding):
+    """Nothing outside of the operands is touched, and every element is the product's."""
+    memory = GuardedMemory()
+    rng = np.random.default_rng(m + 50 * n + 7000 * k)
+    itemsize = family.dtype.itemsize
+
+    def place(rows, columns, turned):
+        strides = (itemsize, itemsize * rows) if turned else (itemsize * columns, itemsize)
+        made = memory.array((rows, columns), family.dtype.numpy, at_end=at_end, strides=strides)
+        made[...] = rng.standard_normal((rows, columns))
+        return made
+
+    a, b, c = place(m, k, a_turned), place(k, n, b_turned), place(m, n, False)
+    before = c.copy()
+    try:
+        family.plain(a, b, c, accumulate=adding)
+        close(c, a, b) if not adding else np.testing.assert_allclose(c, before + a @ b, atol=1e-4)
+        again = np.array(before)
+        family.packed(a, b, again, accumulate=adding)
+        np.testing.assert_array_equal(again, c)
+        if n:
+            y, x = np.empty(m, family.dtype.numpy), b[:, 0]
+            if not a_turned:
+                family.vector(a, x, y)
+                close(y, a, x)
+    finally:
+        memory.release()
 
 
 def test_infinity_and_nan_pass(family):

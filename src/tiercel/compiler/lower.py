@@ -155,6 +155,7 @@ class Lowerer:
         self.inputs: dict[str, int] = {}  # root buffer -> number of the input
         self.positions: dict[Value, DimLike] = {}  # indices made here -> the size of the axis that all of them are in
         self.indexed: dict[int | None, list[DimLike]] = {}  # input (None: computed) -> sizes it is an index into
+        self.loops = 0  # around the statement that is being lowered
         self._counts: dict[str, int] = {}
         self._taken = {s.name for given in region.inputs for s in _symbols_of_type(given.value.type)}
         self.nests = Nests(self)
@@ -310,10 +311,16 @@ class Lowerer:
             return FLOAT64 if WeakFloat in things else INDEX
         return result_type(*things)
 
+    def is_frozen(self, memory: Memory) -> bool:
+        """Is it (a view of) an input whose content does not change?"""
+        number = self.inputs.get(memory.root.name)
+        return number is not None and self.region.inputs[number].frozen
+
     def packed_operand(self, memory: Memory) -> Buffer | None:
         """The right operand of a product, packed once for the call, or once for all calls where it is frozen.
 
-        None where it has to be used as it is: it is computed by the region, or its rows are contiguous already.
+        None where it has to be used as it is: it is computed by the region, its rows are contiguous already, or it is
+        used once (the product packs what it needs of it then).
         """
         number = self.inputs.get(memory.root.name)
         if number is None or any(
@@ -321,7 +328,7 @@ class Lowerer:
         ):
             return None
         frozen = self.region.inputs[number].frozen
-        if memory.strides[1] == 1 and not frozen:
+        if not frozen and (memory.strides[1] == 1 or not self.loops):
             return None
         key = (memory.root.name, memory)
         found = self.packed.get(key)
@@ -535,6 +542,7 @@ class Lowerer:
         facts = self.facts
         if trip is not None:
             self.facts = counting(facts, index, trip)
+        self.loops += 1
         with self.collecting() as body:
             before_passes.emit()
             for value, memory, _ in arrays:
@@ -560,6 +568,7 @@ class Lowerer:
                 toggled = dim_expression(1 - parity)
                 self.emit(Assign(parity_name, toggled))
         self.facts = facts
+        self.loops -= 1
         if condition is not None:
             self.emit(While(Block(tuple(header)), condition, Block(tuple(body))))
         else:

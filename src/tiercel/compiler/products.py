@@ -1,11 +1,14 @@
 """Products of matrices, with the elementwise members that follow them as the epilogue.
 
 In: a `Group` of `fuse` that begins with a contraction. Out: `Contract` statements, one per matrix of a stack; weights
-are packed by the lowerer (`Lowerer.packed_operand`).
+are packed by the lowerer (`Lowerer.packed_operand`). A product with a vector is one with a matrix of one row or column:
+of a column where the rows of the matrix are contiguous, of a row where its columns are, so that it is read once in the
+order in which it lies in memory.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -45,12 +48,15 @@ def lower_product(state: Lowerer, group: Group, node: Node) -> None:
     assert isinstance(output.type, ArrayType)
     if not (dtype is y.root.dtype is output.type.dtype) or dtype.name not in ("float32", "float64"):
         raise NotLowered(f"a product of {dtype.name} and {y.root.dtype.name}", node.origin)
-    if len(x.shape) < 2 or len(y.shape) < 2 or (node.operator == "dot" and len(y.shape) > 2):
-        raise NotLowered("a product with a vector", node.origin)
-    if state.facts.equal(x.shape[-1], y.shape[-2]) is not True:
-        agree = Compare("eq", dim_expression(x.shape[-1]), dim_expression(y.shape[-2]))
+    if not x.shape or not y.shape or len(x.shape) == len(y.shape) == 1 or (len(x.shape) == 1 and len(y.shape) > 2):
+        raise NotLowered("a product of a vector with a vector, a scalar or a stack", node.origin)
+    if node.operator == "dot" and len(y.shape) > 2:
+        raise NotLowered("a dot product with a stack", node.origin)
+    inner = y.shape[-2] if len(y.shape) > 1 else y.shape[0]
+    if state.facts.equal(x.shape[-1], inner) is not True:
+        agree = Compare("eq", dim_expression(x.shape[-1]), dim_expression(inner))
         state.require(agree, node.origin)
-    if len(y.shape) == 2 and len(x.shape) > 2:
+    if len(y.shape) <= 2 and len(x.shape) > 2:
         flat = (product(x.shape[:-1]), x.shape[-1])
         view = x.reshaped(flat)
         if view is None:
@@ -61,7 +67,7 @@ def lower_product(state: Lowerer, group: Group, node: Node) -> None:
         x = view
         batch: Shape = ()
     else:
-        batch = group.domain[:-2]
+        batch = group.domain[:-2] if len(y.shape) > 1 else ()
     origin, domain = node.origin, group.domain
     reads = {
         v: Access(state.place(v), state.nests.strides_over(state.place(v), domain, origin))
@@ -73,13 +79,41 @@ def lower_product(state: Lowerer, group: Group, node: Node) -> None:
         _batched(state, group, node, x, y, reads, writes)
         return
     everything = [*reads.values(), *(a for many in writes.values() for a in many)]
+    if len(y.shape) == 1:
+        lead = state.nests.merge(domain, everything)
+        if x.strides[1] == 1:
+            _contract(state, group, node, x, _column(y), reads, writes, lead, lambda row, _: _unflatten(row, lead))
+        else:
+            turned = x.permuted((1, 0))
+            _contract(
+                state, group, node, _row(y), turned, reads, writes, lead, lambda _, column: _unflatten(column, lead)
+            )
+        return
+    if len(x.shape) == 1:
+        if y.strides[0] == 1 and not state.is_frozen(y):
+            turned = y.permuted((1, 0))
+            _contract(state, group, node, turned, _column(x), reads, writes, domain, lambda row, _: (row,))
+        else:
+            _contract(state, group, node, _row(x), y, reads, writes, domain, lambda _, column: (column,))
+        return
     lasts = [a.strides[-1] for a in everything]
     for access in everything:
         access.strides = access.strides[:-1]
     lead = state.nests.merge(domain[:-1], everything)
     for access, stride in zip(everything, lasts, strict=True):
         access.strides = (*access.strides, stride)
-    _contract(state, group, node, x, y, reads, writes, lead)
+    shape = (*lead, domain[-1])
+    _contract(state, group, node, x, y, reads, writes, shape, lambda row, column: (*_unflatten(row, lead), column))
+
+
+def _row(vector: Memory) -> Memory:
+    """A vector as a matrix of one row."""
+    return replace(vector, shape=(1, *vector.shape), strides=(0, *vector.strides))
+
+
+def _column(vector: Memory) -> Memory:
+    """A vector as a matrix of one column."""
+    return replace(vector, shape=(*vector.shape, 1), strides=(*vector.strides, 1))
 
 
 def _contract(
@@ -90,17 +124,19 @@ def _contract(
     y: Memory,
     reads: dict[Value, Access],
     writes: dict[Value, list[Access]],
-    lead: Shape,
+    dims: Shape,
+    at: Callable[[Expr, Expr], tuple[Expr, ...]],
 ) -> None:
-    """One product of matrices; `lead` are the axes its rows run over."""
-    dims = (*lead, group.domain[-1])
+    """One product of matrices; `dims` are the axes of what is read and written with it, `at` says where in them the
+    element in a row and a column is.
+    """
     for value, access in reads.items():
         state.nests.declare(access, dims, value.name or "x")
     for value, many in writes.items():
         for access in many:
             state.nests.declare(access, dims, value.name or "y")
     a = state.nests.declare(Access(x, x.strides), x.shape, "a")
-    packed = state.packed_operand(y)
+    packed = state.packed_operand(y) if y.shape[1] != 1 else None
     if packed is None:
         b = state.nests.declare(Access(y, y.strides), y.shape, "b")
     elif packed.space == "constant":
@@ -112,16 +148,14 @@ def _contract(
         )  # fmt: skip
         state.emit(Allocate(b))
     row, column, total = (state.fresh(n) for n in ("row", "column", "total"))
-    index = _unflatten(Var(row), lead)
+    index = at(Var(row), Var(column))
     dtype = x.root.dtype
     known: dict[Value, Expr] = {node.outputs[0]: Var(total, dtype)}
     stmts: list[Stmt] = []
     for access in writes.get(node.outputs[0], ()):
         assert access.buffer is not None
-        stmts.append(Store(access.buffer, (*index, Var(column)), Var(total, dtype)))
-    stmts += element_statements(
-        state, [n for n in group.nodes if n is not node], reads, writes, (*index, Var(column)), known
-    )
+        stmts.append(Store(access.buffer, index, Var(total, dtype)))
+    stmts += element_statements(state, [n for n in group.nodes if n is not node], reads, writes, index, known)
     m, n, k = (dim_expression(d) for d in (x.shape[0], y.shape[1], x.shape[1]))
     state.emit(Contract(a, b, row, column, total, Block(tuple(stmts)), m, n, k, packed is not None))
 
@@ -178,7 +212,8 @@ def _batched(
             at(y, over[id(y)], symbols),
             {v: inner(a) for v, a in reads.items()},
             {v: [inner(a) for a in many] for v, many in writes.items()},
-            (group.domain[-2],),
+            group.domain[-2:],
+            lambda row, column: (row, column),
         )
 
     state.nests.over(batch, body)

@@ -488,8 +488,8 @@ class Contract(Stmt):
 class Multiply(Stmt):
     """`c = a @ b` for (m, k) `a`, (k, n) `b`, (m, n) `c`: what `Contract` becomes on targets with such a routine.
 
-    With `accumulate` it is `c += a @ b`. `a` may have any strides; rows of `c` are contiguous, those of `b` too unless
-    it is `packed` (see `Contract`).
+    With `accumulate` it is `c += a @ b`. `a` and `b` may have any strides unless `b` is `packed` (see `Contract`); rows
+    of `c` are contiguous. `before` columns to the left of `b` may be read as well (None: none).
     """
 
     a: Buffer
@@ -500,6 +500,7 @@ class Multiply(Stmt):
     k: Expr
     packed: bool = False
     accumulate: bool = False
+    before: Expr | None = None
 
     def __post_init__(self) -> None:
         _require(all(x.rank == 2 for x in (self.a, self.b, self.c)), "multiply: operands are not matrices")
@@ -642,8 +643,10 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
             return (stmt.value,)
         case Store():
             return (*stmt.index, stmt.value)
-        case Contract() | Multiply():
+        case Contract():
             return (stmt.m, stmt.n, stmt.k)
+        case Multiply():
+            return (stmt.m, stmt.n, stmt.k, *(() if stmt.before is None else (stmt.before,)))
         case Pack():
             return (stmt.n, stmt.k)
         case Turn():

@@ -114,7 +114,9 @@ class _Substitution:
                 return replace(stmt, a=a, b=b, m=m, n=n, k=k, epilogue=block(stmt.epilogue))
             case Multiply():
                 m, n, k = self.all((stmt.m, stmt.n, stmt.k))
-                return replace(stmt, a=buffer(stmt.a), b=buffer(stmt.b), c=buffer(stmt.c), m=m, n=n, k=k)
+                before = None if stmt.before is None else expression(stmt.before)
+                a, b, c = buffer(stmt.a), buffer(stmt.b), buffer(stmt.c)
+                return replace(stmt, a=a, b=b, c=c, m=m, n=n, k=k, before=before)
             case Pack():
                 return Pack(buffer(stmt.b), buffer(stmt.panels), expression(stmt.n), expression(stmt.k))
             case Exit():

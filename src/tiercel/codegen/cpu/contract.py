@@ -8,10 +8,9 @@ becomes
         tile = a[rows of block] @ b[columns of block]
         for i in rows: for j in columns: s = tile[i, j]; epilogue  # vector
 
-A tile of at most 64 rows x 1.5 KiB stays in the second-level cache, so reading it back costs little beside k >= 32
+A tile of at most 96 KiB stays in the second-level cache, so reading it back costs little beside k >= 32
 multiplications an element, and the epilogue exists once instead of once per register tile (machine code and compile
-time). When the epilogue only stores the sum, the product is written straight to its place. An operand `b` whose rows
-are not contiguous is packed first, into the arena, once per execution.
+time). When the epilogue only stores the sum, the product is written straight to its place.
 
 Blocks are whole panels of columns, as many of them as give every thread `BLOCKS_PER_THREAD` blocks of about the same
 width; where the columns are too few for that, the rows are split too. How a matrix is cut changes no sum.
@@ -22,8 +21,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tiercel.codegen.cpu.estimate import PARALLEL_WORK
-from tiercel.codegen.cpu.gemm import panel_columns, tile_shape
 from tiercel.codegen.cpu.target import Target
+from tiercel.codegen.cpu.tile import panel_columns, tile_shape
 from tiercel.loops.form import (
     INDEX,
     THREAD_COUNT,
@@ -42,7 +41,6 @@ from tiercel.loops.form import (
     Let,
     Load,
     Multiply,
-    Pack,
     Select,
     Stmt,
     Store,
@@ -52,10 +50,12 @@ from tiercel.loops.form import (
 from tiercel.loops.index import index_add, index_mul, strides_of
 from tiercel.loops.substitute import substitute
 
-ROW_BLOCK = 64
-"""Most rows of a tile."""
-BLOCK_BYTES = 1536
-"""Most bytes of a row of a tile: 384 float32 columns, 8 panels with 64-byte vectors."""
+TILE = (64, 1536)
+"""Most rows, and bytes of a row, of a tile where b is packed: 384 float32 columns, 8 panels with 64-byte vectors."""
+VECTOR_ROWS = 4096
+"""Most rows of a tile of one column."""
+UNPACKED_TILE = (256, 384)
+"""The same where b is not: more rows, because every block of rows packs its part of b anew."""
 BLOCKS_PER_THREAD = 4
 """What comes late, or is disturbed, leaves the last blocks to the others."""
 FEW_ROWS = 6
@@ -129,17 +129,13 @@ class _Expander:
             raise IllFormed(f"contract of {stmt.a.dtype.name} has no code on this target")
         self.count += 1
         name = f"contract{self.count}"
-        before: list[Stmt] = []
         b, packed = stmt.b, stmt.packed
         one = _whole(1)
+        single = stmt.n == one  # a matrix times a vector
         panel = panel_columns(b.dtype, self.target)
-        if not packed and strides_of(b)[1] != one:
-            padded = index_mul(_ceil_div(stmt.n, _whole(panel)), _whole(panel))
-            panels = Buffer(f"{name}.panels", b.dtype, (index_mul(padded, stmt.k),), space="arena")
-            before = [Allocate(panels), Pack(b, panels, stmt.n, stmt.k)]
-            b, packed = panels, True
+        rows, columns = self._tile(stmt, panel)
         direct = self._direct_target(stmt)
-        cut = self._cut(stmt, name, panel)
+        cut = self._cut(stmt, name, panel, rows, columns // panel)
         blocks = Var(f"{name}.block")
         row0, first, column0 = Var(f"{name}.row0"), Var(f"{name}.first"), Var(f"{name}.column0")
         m, n = Var(f"{name}.m"), Var(f"{name}.n")
@@ -153,7 +149,8 @@ class _Expander:
             b_offset = index_mul(column0, stmt.k)
             b_strides: tuple[Expr, ...] = (_whole(panel), one)
         else:
-            b_offset, b_strides = column0, strides_of(b)
+            b_strides = strides_of(b)
+            b_offset = index_mul(column0, b_strides[1])
         b_view = Buffer(
             f"{name}.b", b.dtype, (stmt.k, n), b_strides, b.space, b.root or b.name, self._offset(b, b_offset)
         )
@@ -176,42 +173,51 @@ class _Expander:
                 f"{name}.c", direct.dtype, (m, n), c_strides, "arena", direct.root or direct.name,
                 self._offset(direct, at),
             )  # fmt: skip
-            inside += [Allocate(c), Multiply(a, b_view, c, m, n, stmt.k, packed)]
-        else:
-            shape = (_whole(ROW_BLOCK), _whole(self._most_panels(panel, b.dtype.itemsize) * panel))
-            c = Buffer(f"{name}.tile", stmt.a.dtype, shape, space="arena")
-            r, j = Var(f"{name}.r"), Var(f"{name}.j")
-            # in the place of the names, so that loads and stores are seen to be contiguous
-            where = {stmt.row: index_add(row0, r), stmt.column: index_add(column0, j)}
-            epilogue = (
-                Let(stmt.accumulator, Load(c, (r, j))),
-                *substitute(self.block(stmt.epilogue), where).body,
-            )
-            columns_loop = For(j.name, n, Block(epilogue), "vector")
             inside += [
                 Allocate(c),
-                Multiply(a, b_view, c, m, n, stmt.k, packed),
-                For(r.name, m, Block((columns_loop,))),
+                Multiply(a, b_view, c, m, one if single else n, stmt.k, packed, before=None if packed else column0),
+            ]
+        else:
+            width = 1 if single else columns
+            c = Buffer(f"{name}.tile", stmt.a.dtype, (_whole(rows), _whole(width)), (_whole(width), one), "arena")
+            r, j = Var(f"{name}.r"), Var(f"{name}.j")
+            # in the place of the names, so that loads and stores are seen to be contiguous
+            where = {stmt.row: index_add(row0, r), stmt.column: _whole(0) if single else index_add(column0, j)}
+            body = Block((
+                Let(stmt.accumulator, Load(c, (r, _whole(0) if single else j))),
+                *substitute(self.block(stmt.epilogue), where).body,
+            ))  # fmt: skip
+            inside += [
+                Allocate(c),
+                Multiply(a, b_view, c, m, one if single else n, stmt.k, packed, before=None if packed else column0),
+                For(r.name, m, body, "vector") if single else For(r.name, m, Block((For(j.name, n, body, "vector"),))),
             ]
         total = index_mul(_ceil_div(stmt.m, cut.rows), cut.across)
         loop = For(blocks.name, total, Block(tuple(inside)), "parallel", cut.work)
-        return Block((*before, *cut.lets, loop))
+        return Block((*cut.lets, loop))
 
     @staticmethod
-    def _most_panels(panel: int, itemsize: int) -> int:
-        return max(1, BLOCK_BYTES // (panel * itemsize))
+    def _tile(stmt: Contract, panel: int) -> tuple[int, int]:
+        """Most rows and columns of a tile; whole panels."""
+        if stmt.n == _whole(1):
+            return VECTOR_ROWS, panel
+        rows, bytes_ = TILE if stmt.packed else UNPACKED_TILE
+        return rows, max(1, bytes_ // (panel * stmt.b.dtype.itemsize)) * panel
 
-    def _cut(self, stmt: Contract, name: str, panel: int) -> _Cut:
+    def _cut(self, stmt: Contract, name: str, panel: int, most_rows: int, most_panels: int) -> _Cut:
         """How many blocks there are in each direction, as statements."""
         work, wanted, panels, across, down, rows = (
             Var(f"{name}.{x}") for x in ("work", "wanted", "panels", "across", "down", "rows")
         )
         one, tile = _whole(1), tile_shape(self.target)[0]
         half = (tile + 1) // 2
-        volume = index_mul(index_mul(Binary("max", stmt.m, _whole(FEW_ROWS)), stmt.n), stmt.k)
+        rows_, columns_ = (
+            (_whole(FEW_ROWS), stmt.m) if stmt.n == one else (Binary("max", stmt.m, _whole(FEW_ROWS)), stmt.n)
+        )
+        volume = index_mul(index_mul(rows_, columns_), stmt.k)
         threads = Binary("max", THREAD_COUNT, one)
         large = Compare("ge", work, _whole(PARALLEL_WORK))
-        least = _ceil_div(panels, _whole(self._most_panels(panel, stmt.b.dtype.itemsize)))
+        least = _ceil_div(panels, _whole(most_panels))
         few = _ceil_div(stmt.m, down)
         lets = (
             Let(work.name, volume),
@@ -221,7 +227,7 @@ class _Expander:
             Let(across.name, Binary("max", Binary("min", panels, Binary("max", wanted, least)), one)),
             Let(
                 down.name,
-                Binary("max", _ceil_div(wanted, across), Binary("max", _ceil_div(stmt.m, _whole(ROW_BLOCK)), one)),
+                Binary("max", _ceil_div(wanted, across), Binary("max", _ceil_div(stmt.m, _whole(most_rows)), one)),
             ),
             Let(
                 rows.name,
@@ -245,9 +251,17 @@ class _Expander:
 
     @staticmethod
     def _direct_target(stmt: Contract) -> Buffer | None:
-        """The buffer the sum is stored to unchanged at [row, column], if that is all the epilogue does."""
+        """The buffer the sum is stored to unchanged, as (row, column), if that is all the epilogue does."""
         if len(stmt.epilogue.body) != 1 or not isinstance(store := stmt.epilogue.body[0], Store):
             return None
-        plain = store.value == Var(stmt.accumulator, stmt.a.dtype) and store.index == (Var(stmt.row), Var(stmt.column))
-        contiguous = store.buffer.rank == 2 and strides_of(store.buffer)[1] == _whole(1)
-        return store.buffer if plain and contiguous else None
+        if store.value != Var(stmt.accumulator, stmt.a.dtype):
+            return None
+        buffer, strides, one = store.buffer, strides_of(store.buffer), _whole(1)
+        match store.index:
+            case (Var(name=row), Var(name=column)) if (row, column) == (stmt.row, stmt.column) and strides[1] == one:
+                return buffer
+            case (Var(name=row),) if row == stmt.row and stmt.n == one:
+                return replace(buffer, shape=(*buffer.shape, one), strides=(*strides, one))
+            case (Var(name=column),) if column == stmt.column and stmt.m == one and strides == (one,):
+                return replace(buffer, shape=(one, *buffer.shape), strides=(stmt.n, one))
+        return None

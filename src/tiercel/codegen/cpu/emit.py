@@ -17,6 +17,7 @@ from tiercel.codegen.cpu.contract import expand_contracts
 from tiercel.codegen.cpu.estimate import PARALLEL_WORK, work_of
 from tiercel.codegen.cpu.expressions import Environment, Expressions, VectorAxis
 from tiercel.codegen.cpu.gemm import names as gemm_names
+from tiercel.codegen.cpu.gemm import scratch_elements
 from tiercel.codegen.cpu.lanes import identity, note, spoiled, vector_for
 from tiercel.codegen.cpu.target import Target
 from tiercel.codegen.cpu.text import REGISTER_TYPE, Value, Writer, flatten, memory_type
@@ -369,21 +370,43 @@ class Emitter:
         self.writer.write(f"call void @{name}({arguments})")
 
     def _multiply(self, stmt: Multiply) -> None:
-        expressions, zero = self.expressions, Const(0, INDEX)
+        expressions, zero, one = self.expressions, Const(0, INDEX), Const(1, INDEX)
         at = {x.name: expressions.address(x, (zero, zero))[0].text for x in (stmt.a, stmt.b, stmt.c)}
-        a_row, a_column = (expressions.emit(s) for s in strides_of(stmt.a))
-        c_row = expressions.emit(strides_of(stmt.c)[0])
-        m, n, k = (expressions.emit(e) for e in (stmt.m, stmt.n, stmt.k))
-        plain, packed, _ = gemm_names(stmt.a.dtype)
-        b = f"ptr {at[stmt.b.name]}"
-        if not stmt.packed:
-            b += f", {expressions.emit(strides_of(stmt.b)[0])}"
-        parameters = f"ptr, i64, i64, ptr{'' if stmt.packed else ', i64'}, ptr, i64, i64, i64, i64, i1"
-        arguments = (
-            f"ptr {at[stmt.a.name]}, {a_row}, {a_column}, {b}, ptr {at[stmt.c.name]}, {c_row}, {m}, {n}, {k}, "
-            f"i1 {str(stmt.accumulate).lower()}"
-        )
-        self._call(packed if stmt.packed else plain, parameters, arguments)
+        (a_row, a_column), (b_row, b_column) = strides_of(stmt.a), strides_of(stmt.b)
+        c_row = strides_of(stmt.c)[0]
+        plain, packed, _, vector = gemm_names(stmt.a.dtype)
+
+        def words(*nodes: Expr) -> str:
+            return ", ".join(str(expressions.emit(node)) for node in nodes)
+
+        a, b, c = (f"ptr {at[x.name]}" for x in (stmt.a, stmt.b, stmt.c))
+        adding = f"i1 {str(stmt.accumulate).lower()}"
+        if stmt.n == one and a_column == one and not stmt.packed:
+            given = f"{a}, {words(a_row)}, {b}, {words(b_row)}, {c}, {words(c_row, stmt.m, stmt.k)}, {adding}"
+            self._call(vector, "ptr, i64, ptr, i64, ptr, i64, i64, i64, i1", given)
+            return
+        sizes = f"{c}, {words(c_row, stmt.m, stmt.n, stmt.k)}, {adding}"
+        left = f"{a}, {words(a_row, a_column)}"
+        if stmt.packed:
+            self._call(packed, "ptr, i64, i64, ptr, ptr, i64, i64, i64, i64, i1", f"{left}, {b}, {sizes}")
+            return
+        right = f"{b}, {words(b_row, b_column)}"
+        parameters = "ptr, i64, i64, ptr, i64, i64, ptr, i64, i64, i64, i64, i1, ptr, i64"
+        scratch = f"ptr {self._scratch()}, {words(stmt.before or zero)}"
+        self._call(plain, parameters, f"{left}, {right}, {sizes}, {scratch}")
+
+    def _scratch(self) -> str:
+        """A place in the arena where products pack a panel of their right operand; one for all of this function."""
+        expressions = self.expressions
+        if self._scratch_at is None:
+            self._scratch_at = self.arena
+            size = max(scratch_elements(d, self.target) * d.itemsize for d in map(as_dtype, ("float32", "float64")))
+            self.arena = index_add(self.arena, Const(-(-size // ALIGNMENT) * ALIGNMENT, INDEX))
+        base, offset = self.environment.pointers["."], expressions.emit(self._scratch_at)
+        text = f"getelementptr i8, ptr {base.text}, {offset}"
+        return expressions.instruction("scratch", text, INDEX, 1, base, offset).text
+
+    _scratch_at: Expr | None = None
 
     def _pack(self, stmt: Pack) -> None:
         expressions, zero = self.expressions, Const(0, INDEX)

@@ -57,15 +57,17 @@ class Block:
 
     Attributes:
         base: the owner of the memory, C-contiguous: its size along `axis` is the capacity.
+        address: of its first element.
         axis: along which it grows.
         filled: entries that somebody sees or has seen.
         holders: the Tensors that see its first entries, and views of them, weakly.
     """
 
-    __slots__ = ("axis", "base", "filled", "holders")
+    __slots__ = ("address", "axis", "base", "filled", "holders")
 
     def __init__(self, base: Array, axis: int, filled: int) -> None:
         self.base = base
+        self.address = int(base.ctypes.data)
         self.axis = axis
         self.filled = filled
         self.holders: list[weakref.ref[Any]] = []
@@ -80,7 +82,7 @@ class Block:
 
     def watch(self, tensor: Any) -> None:
         """A Tensor looks at the memory from now on."""
-        if len(self.holders) > 8:
+        if len(self.holders) > 4:
             self.holders = [h for h in self.holders if h() is not None]
         self.holders.append(weakref.ref(tensor))
 
@@ -93,7 +95,7 @@ class Block:
         """Give the Tensors of a storage memory of their own: a copy in which everything lies where it did."""
         raw = np.empty(self.base.nbytes, np.uint8)
         raw[...] = self.base.reshape(-1).view(np.uint8)
-        start = self.base.ctypes.data
+        start = self.address
         for tensor in self.tensors():
             if tensor._storage is storage:
                 old = tensor._array
@@ -137,18 +139,22 @@ def _claim(storage: Storage, array: Array, size: int, axis: int, held: int) -> B
     if block is None or block.axis != axis or block.base.dtype != array.dtype:
         return None
     with _lock:
-        length, base = array.shape[axis], block.base
-        if length != block.filled or length + size > base.shape[axis] or array.strides != base.strides:
+        # All entries and no others: a view of these strides and sizes can only begin at the first element.
+        base, shape, room = block.base, array.shape, block.base.shape
+        length = shape[axis]
+        if length != block.filled or length + size > room[axis] or array.strides != base.strides:
             return None
-        if array.ctypes.data != base.ctypes.data:
+        if shape[:axis] != room[:axis] or shape[axis + 1 :] != room[axis + 1 :]:
             return None
         # Somebody else who looks at the memory may write to it: an ndarray, a torch tensor, a view of one storage.
-        tensors = block.tensors()
-        views = {id(t._array) for t in tensors}
-        if any(t._storage is storage and t._array is not array for t in tensors):
-            return None
-        del tensors
-        if sys.getrefcount(array) > _clean[0] + held or sys.getrefcount(base) - len(views) > _clean[1]:
+        arrays = []
+        for holder in block.holders:
+            tensor = holder()
+            if tensor is not None and tensor._storage is not None and tensor._storage.block is block:
+                if tensor._storage is storage and tensor._array is not array:
+                    return None
+                arrays.append(id(tensor._array))
+        if sys.getrefcount(array) > _clean[0] + held or sys.getrefcount(base) - len(set(arrays)) > _clean[1]:
             return None
         array.flags.writeable = False
         block.filled = length + size
@@ -239,7 +245,7 @@ class Growing:
         self.drop()
         block, start = reserve(tensor, size, self.axis, held)
         self.pending[threading.get_ident()] = block, start, size
-        return int(block.base.ctypes.data)
+        return block.address
 
     def capacity(self) -> int:
         """Of the memory that was reserved."""

@@ -78,8 +78,8 @@ FEW: Final = 4
 """Up to so many rows are done one at a time."""
 KEYS_ALONE: Final = 1024
 """Keys of a tile for one row."""
-DOTS: Final = 4
-"""Keys whose scores are computed together for one row."""
+SOFTMAX_WORK: Final = 32
+"""Work of one score beside the products, in units of the target's estimate."""
 
 
 def lower_attention(state: Lowerer, item: Attention) -> None:
@@ -300,7 +300,9 @@ class _Attend:
             name = state.fresh("b")
             state.emit(Let(name, rest))
             body((Symbol(name, "scalar"), *place))
-        state.emit(For(number, dim_expression(product(dims)), Block(tuple(inside)), "parallel"))
+        units = product(self.item.domain) * (self.q.shape[-1] + self.v.shape[-1] + SOFTMAX_WORK)
+        work = dim_expression(units)
+        state.emit(For(number, dim_expression(product(dims)), Block(tuple(inside)), "parallel", work=work))
 
     def tiles(self, size: int, body: Callable[[Symbol, Symbol], None]) -> None:
         """A loop over tiles of keys; `body` gets the first key and their number."""
@@ -487,7 +489,7 @@ class _Attend:
         scores = self.scratch("scores", (KEYS_ALONE, 1), score_dtype)
         powers = scores if score_dtype is dtype else self.scratch("powers", (KEYS_ALONE, 1))
         mixed = self.scratch("mixed", (1, out_size))
-        q = self.declared("q_row", self.q, self.at(self.q, self.q_over, place), (size,), self.q.strides[-1:])
+        q = self.declared("q_row", self.q, self.at(self.q, self.q_over, place), (size, 1), (self.q.strides[-1], 1))
         peak, total = state.fresh("peak"), state.fresh("total")
         state.emit(Local(peak, Const(float("-inf"), dtype)))
         state.emit(Local(total, zero))
@@ -511,7 +513,7 @@ class _Attend:
                 for value, (memory, strides) in self.leaves.items()
             }  # fmt: skip
             m = dim_expression(keys)
-            self.dots(k, q, scores, keys, size)
+            state.emit(Multiply(k, q, scores, m, one, dim_expression(size)))
             new, factor = state.fresh("new"), state.fresh("factor")
             shift: Expr = zero
             if item.has_maximum:
@@ -574,24 +576,3 @@ class _Attend:
                 emit(Store(out, (first, n), Var(name, dtype)))
 
         self.loop("n", out_size, "vector", finish)
-
-    def dots(self, k: Buffer, q: Buffer, scores: Buffer, keys: DimLike, size: DimLike) -> None:
-        """Products of every row of `k` with `q`, several rows at a time for one pass over `q`."""
-        state, dtype, first = self.state, q.dtype, Const(0, INDEX)
-
-        def some(start: Callable[[Expr], Expr], many: int, count: DimLike) -> None:
-            tile, d = state.fresh("t"), state.fresh("d")
-            rows = [Binary("add", start(Var(tile)), Const(i, INDEX)) for i in range(many)]
-            names = [state.fresh("dot") for _ in rows]
-            folds = tuple(
-                Reduce(name, "add", Binary("mul", Load(k, (row, Var(d))), Load(q, (Var(d),))))
-                for name, row in zip(names, rows, strict=True)
-            )
-            body: list[Stmt] = [Local(name, Const(0.0, dtype)) for name in names]
-            body.append(For(d, dim_expression(size), Block(folds), "vector"))
-            body += [Store(scores, (row, first), Var(n, dtype)) for n, row in zip(names, rows, strict=True)]
-            state.emit(For(tile, dim_expression(count), Block(tuple(body))))
-
-        whole = keys // DOTS
-        some(lambda t: Binary("mul", t, Const(DOTS, INDEX)), DOTS, whole)
-        some(lambda t: Binary("add", dim_expression(whole * DOTS), t), 1, keys - whole * DOTS)

@@ -154,9 +154,33 @@ def of_another_dtype(x, y):
     x[0] = y[0].astype(np.float64) * 3
 
 
+def into(x, y):
+    np.add(x, y, out=x)
+    z = np.multiply(x, 2, out=y)
+    np.exp(y * 0.1, x)
+    np.subtract(x[1:], y[:-1], out=x[1:])
+    return z
+
+
+def through_methods(x, y):
+    x.fill(2)
+    y[0].fill(x.sum())
+    np.copyto(x, y[0])
+
+
+def into_a_new_array(x, y):
+    z = np.empty_like(x)
+    np.maximum(x, y, out=z)
+    np.sqrt(z * z, out=z)
+    w = np.zeros(x.shape, bool)
+    np.greater(x, y, out=w)
+    return z, w
+
+
 @pytest.mark.parametrize(
     "function",
     [
+        into, through_methods, into_a_new_array,
         added, all_of_it, items, by_a_mask, in_one_arm, in_both_arms, arms_that_return, over_steps,
         another_name_in_a_loop, renamed_in_a_loop, rows, while_it_is_small, through_a_view, through_views_of_views,
         old_content_of_each, through_a_helper, helper_in_a_loop, both_exchanged, of_another_dtype,

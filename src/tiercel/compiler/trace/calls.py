@@ -115,6 +115,9 @@ class Calls(Scalars):
             if found is not None:
                 row, spelling = found
                 return self.apply(row, spelling, [method.receiver, *args], keywords)
+            if method.name == "fill" and len(args) == 1 and not keywords:
+                self.write_number(method.receiver, args[0])
+                return Known(None)
         if isinstance(method.receiver, Mapping) and method.name in ("items", "values", "keys", "get"):
             pairs = method.receiver.items
             if method.name == "get":
@@ -127,6 +130,37 @@ class Calls(Scalars):
             }
             return Tuple(tuple(chosen[method.name]))
         raise Untraceable(f"the method {method.name}")
+
+    def write_number(self, x: Value, value: Abstract) -> None:
+        """`x.fill(value)`."""
+        if isinstance(value, Value) and isinstance(value.type, ArrayType):
+            raise Untraceable("an array is filled with an array")
+        self.write_all(x, value)
+
+    def call_into(self, target: Any, args: list[Abstract], keywords: dict[str, Abstract]) -> Abstract | None:
+        """`np.add(a, b, out=x)`, `np.add(a, b, x)`, `np.copyto(x, a)`; None for other calls.
+
+        A ufunc decides by its inputs in which dtype it computes, and casts what it stores within its kind.
+        """
+        if target is np.copyto and len(args) == 2 and not keywords and isinstance(args[0], Value):
+            if any(getattr(getattr(a, "type", None), "wrapper", "ndarray") != "ndarray" for a in args):
+                raise Untraceable("np.copyto of a Tensor")
+            self.set_item(args[0], Known(Ellipsis), args[1])
+            return Known(None)
+        found = operator_of(target) if isinstance(target, np.ufunc) else None
+        if found is None:
+            return None
+        if set(keywords) == {"out"} and len(args) == target.nin:
+            out = keywords["out"]
+        elif not keywords and len(args) == target.nin + 1 and target.nout == 1:
+            *args, out = args
+        else:
+            return None
+        if isinstance(out, Tuple) and len(out.items) == 1:
+            out = out.items[0]
+        if not isinstance(out, Value):
+            return None
+        return self.write_all(out, self.apply(*found, args, {}))
 
     def call_function(
         self, target: types.FunctionType, args: list[Abstract], keywords: dict[str, Abstract]

@@ -266,6 +266,15 @@ class Instructions(Peeling):
             if known is not None:
                 self.registers[ins.dst] = known
                 return
+        if isinstance(callee, Known) and not set(ins.keywords or ()) & {"*", "**"}:
+            names = ins.keywords or ("",) * len(ins.args)
+            args = [self.operand(a) for a, n in zip(ins.args, names, strict=True) if not n]
+            written = self.call_into(
+                callee.value, args, {n: self.operand(a) for a, n in zip(ins.args, names, strict=True) if n}
+            )
+            if written is not None:
+                self.registers[ins.dst] = written
+                return
         raise Untraceable(f"a Python call: {ins.reason}")
 
     def step(self, ins: Instruction) -> None:

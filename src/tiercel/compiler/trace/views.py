@@ -191,6 +191,27 @@ class Views(Operators):
                     self.trace.wish(wanted, size)
         self.assign(x, self.node("index_put", (x, given), {"indices": full}, type_))
 
+    def write_all(self, x: Value, value: Abstract) -> Value:
+        """Every element of x gets a value that is cast within its kind and, unless it is one number, has x's shape.
+
+        Returns:
+            What x is from now on.
+        """
+        type_ = x.type
+        if not isinstance(type_, ArrayType) or type_.wrapper != "ndarray":
+            raise Untraceable(f"all of a {type_} is written")
+        given = self.storable(self.as_value(value), type_.dtype)
+        if isinstance(given.type, ArrayType):
+            if given.type.wrapper != "ndarray":
+                raise Untraceable(f"a {given.type} is written into an ndarray by a function of NumPy")
+            same = given.type.rank == type_.rank
+            for wanted, size in zip(type_.shape, given.type.shape, strict=False):
+                self.trace.wish(wanted, size)
+                same = same and self.trace.facts.equal(wanted, size) is True
+            if not same:
+                raise Untraceable(f"{given.type} is written into an array that may have another shape")
+        return self.assign(x, self.node("index_put", (x, given), {"indices": (Ellipsis,)}, type_))
+
     def write_by_arrays(self, x: Value, key: tuple[Any, ...], given: Value) -> None:
         """`x[key] = given` with arrays of integers in the key."""
         type_ = x.type

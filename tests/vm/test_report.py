@@ -180,7 +180,7 @@ def test_compiled_calls_are_counted_beside():
     state = hot(tiers, KEY)
     built = Built(10, 20_000_000, misses=2)
     stages = {"trace": 5.0, "codegen": 90.0}
-    state.variants.append(Variant(True, entry=built, built=built, stages_ms=stages))
+    state.variants.append(Variant(True, entry=built, built=built, stages_ms=stages, missed={"sizes": 2}))
     tiers.entries, tiers.compiles = (built,), 1
     s = subject(f, tiers=tiers)
     report = make_report([s], config.current())

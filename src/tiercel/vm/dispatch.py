@@ -44,9 +44,11 @@ from tiercel.config.layers import base_settings
 from tiercel.hotpath import policy
 from tiercel.hotpath.events import events
 from tiercel.values.tensor import Tensor
+from tiercel.vm.context import machine
 from tiercel.vm.entry import MISS, Entry, Frames, fixed_bytes, make_entry
 from tiercel.vm.forms import show
 from tiercel.vm.improve import improve
+from tiercel.vm.ledger import Entry as LedgerEntry
 from tiercel.vm.naming import name_for_tools
 from tiercel.vm.samples import sampled_scalars, scalars_of
 from tiercel.vm.stub import make_function, make_preamble, make_table
@@ -190,6 +192,7 @@ class Variant:
     conditions: dict[Any, Condition] = field(default_factory=dict)
     functions: dict[int, FunctionType] = field(default_factory=dict)
     classes: list[type] = field(default_factory=list)
+    missed: dict[str, int] = field(default_factory=dict)  # calls of the Signature it did not take, by reason
 
 
 @dataclass(slots=True)
@@ -322,7 +325,12 @@ class Tiers:
         if self.pending:
             self.poll()
         started = time.perf_counter_ns()
-        result = interpret(prepared, arguments)
+        try:
+            result = interpret(prepared, arguments)
+        except BaseException:
+            if self.entries:
+                self._note_raised(arguments, time.perf_counter_ns() - started)
+            raise
         elapsed = time.perf_counter_ns() - started
         self.interpreted_calls += 1
         self.interpreted_ns += elapsed
@@ -347,10 +355,38 @@ class Tiers:
             state.scalars.append(scalars_of(arguments))
         if state.variants and self._has_entry(state):
             state.misses += 1
+            self._account(state, elapsed)
         if self.entries:
             self._check_left()
         if self.wants_compile(settings, state) is None:
             self.compile(settings, state, arguments)
+
+    def _note_raised(self, arguments: tuple[Any, ...], elapsed: int) -> None:
+        """Account a call that ended by an exception: only that compiled code has not taken it."""
+        try:
+            state = self.signatures.get(tuple(map(signature_of, arguments)))
+        except Exception:  # noqa: BLE001 - the user's exception is what counts
+            return
+        if state is not None and self._has_entry(state):
+            self._account(state, elapsed)
+
+    def _account(self, state: SignatureState, elapsed: int) -> None:
+        """Note in the ledger why compiled code for the Signature has not taken a call."""
+        for variant in reversed(state.variants):
+            entry = variant.entry
+            if entry is None or not entry.why[0]:
+                continue
+            (reason, index), entry.why = entry.why, ("", None)
+            variant.missed[reason] = variant.missed.get(reason, 0) + 1
+            self._ledger("fallback", reason, index).add(time_ns=elapsed)
+            return
+
+    def _ledger(self, kind: str, reason: str, index: int | None = None) -> LedgerEntry:
+        code = self.function.__code__
+        line = self.program[0].line_of(index) if index is not None else None
+        return machine().ledger.entry(
+            kind, reason, function=code.co_qualname, filename=code.co_filename, line=line or code.co_firstlineno
+        )
 
     @staticmethod
     def _has_entry(state: SignatureState) -> bool:
@@ -517,6 +553,7 @@ class Tiers:
         needed = sum(fixed_bytes()) + sum(getattr(kept, "size_bytes", 0) for kept in built.keep)
         if limit is not None and needed > limit:
             variant.reason = f"machine code and packed operands would take {needed} bytes, memory_limit is {limit}"
+            self._ledger("fallback", variant.reason).add()
             events().add("rejected", region=self.name, reason=variant.reason)
             return
         entry = make_entry(
@@ -644,6 +681,7 @@ class Tiers:
         variant.reason = f"demoted: {reason}"
         self.entries = tuple(e for e in self.entries if e is not entry)
         self.publish()
+        self._ledger("demote", reason).add()
         events().add("demoted", region=self.name, reason=reason)
 
     def _check_left(self) -> None:

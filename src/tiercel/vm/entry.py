@@ -210,6 +210,7 @@ class Entry:
         table: the same for the machine-code stub; None where that cannot do it, for the reason `without`.
         stub: built-in function of the arguments, made of the table.
         misses, exits, flagged: why it did not run.
+        why: the reason of the last miss, and the instruction at which the code left, if it did.
         packs: the packed forms of frozen operands.
         python_calls, python_ns: calls that went through `run`, all of them timed.
         timed, timed_ns: calls through the stub that were timed.
@@ -218,7 +219,7 @@ class Entry:
 
     __slots__ = (
         "__weakref__", "_names", "code", "description", "exits", "flagged", "keep", "misses", "packs", "python_calls",
-        "python_ns", "run", "sites", "source", "stub", "table", "timed", "timed_ns", "without",
+        "python_ns", "run", "sites", "source", "stub", "table", "timed", "timed_ns", "why", "without",
     )  # fmt: skip
 
     def __init__(self, description: str, sites: tuple[int, ...], keep: tuple[Any, ...]) -> None:
@@ -236,6 +237,7 @@ class Entry:
         self.table: Table | None = None
         self.stub: Callable[..., Any] | None = None
         self.without = ""
+        self.why: tuple[str, int | None] = ("", None)
         _entries.add(self)
 
     @property
@@ -267,10 +269,33 @@ class Entry:
             return False
         site = status & 0xFFFFFFFF
         if site:
-            self.exits[site] = self.exits.get(site, 0) + 1
+            self.left(site)
         else:
-            self.flagged += 1
+            self.warned()
         return True
+
+    def left(self, site: int) -> _Miss:
+        """The code has taken an exit."""
+        self.exits[site] = self.exits.get(site, 0) + 1
+        self.why = (LEFT, self.sites[site - 1] if site <= len(self.sites) else None)
+        return MISS
+
+    def warned(self) -> _Miss:
+        """The code has raised a floating-point flag that is watched."""
+        self.flagged += 1
+        self.why = (WARNED, None)
+        return MISS
+
+
+LEFT: Final = "left to the interpreter at a check (an index, a size, a value or an exception there)"
+WARNED: Final = "run again by the interpreter, which gives NumPy's floating-point warning"
+SIZES: Final = "sizes do not agree as they did in the call it was compiled for"
+CHANGED: Final = "a global, an attribute, a captured variable or the structure of an argument is another one"
+KIND: Final = "an argument is of another kind, not aligned, or out of range"
+READ_ONLY: Final = "an array that is written is read-only"
+SHARED: Final = "an array that is written shares memory with another argument, or with itself"
+NO_MEMORY: Final = "an arena is not within memory_limit, or there is no memory for it"
+FAILED: Final = "something it looks up is not there"
 
 
 class Packs:
@@ -361,6 +386,7 @@ class _Writer:
         self.classes: Sequence_[type] = ()
         self.made: dict[int, str] = {}  # results that have a name, by the id of their recipe
         self.depth = 2
+        self.reason = "CHANGED"  # of the checks that are being written: the name of a text
         self._count = 0
 
     def object(self, value: Any, hint: str = "k") -> str:
@@ -371,6 +397,7 @@ class _Writer:
         return name
 
     def line(self, text: str, depth: int = 0) -> None:
+        text = text.replace("return MISS", f"return miss({self.reason})")
         self.lines.append("    " * (depth or self.depth) + text)
 
 
@@ -460,7 +487,9 @@ def make_entry(
     for condition in conditions.values():
         _condition(writer, sources, condition)
     for spec in interface.inputs:
+        writer.reason = "KIND"
         _check_input(writer, sources, spec)
+    writer.reason = "SIZES"
     filled: dict[int, str] = {POOL: "frames.pool if frames.tried else frames.revive()", THREADS: "frames.threads"}
     bound = _bind_sizes(writer, interface)
     for spec in interface.inputs:
@@ -504,26 +533,20 @@ def make_entry(
     writer.line("size = arena_size(place)")
     writer.line("block = arenas.take(size)")
     writer.line(f"frame[{ARENA}] = (block.ctypes.data + 63) & -64")
-    writer.line("status = call(code, place)")
+    writer.line("machine = code")  # both phases by the same
+    writer.line("status = call(machine, place)")
     if not interface.writes:
         writer.line("arenas.give(block)")
     writer.line("if status:")
     writer.line("site, flags = status & 0xFFFFFFFF, status >> 32", 3)
-    writer.line("if site:", 3)
-    writer.line("entry.exits[site] = entry.exits.get(site, 0) + 1", 4)
+    undone = [f"{growth}.drop()" for growth in growing.values()]
     if interface.writes:
-        writer.line("arenas.give(block)", 4)
-    unused = [f"{growth}.drop()" for growth in growing.values()]
-    for line in unused:
-        writer.line(line, 4)
-    writer.line("return MISS", 4)
-    writer.line("if flags & watch():", 3)
-    writer.line("entry.flagged += 1", 4)
-    for line in unused:
-        writer.line(line, 4)
-    if interface.writes:
-        writer.line("arenas.give(block)", 4)
-    writer.line("return MISS", 4)
+        undone.append("arenas.give(block)")
+    for test, outcome in (("site", "entry.left(site)"), ("flags & watch()", "entry.warned()")):
+        writer.line(f"if {test}:", 3)
+        for line in undone:
+            writer.line(line, 4)
+        writer.line(f"return {outcome}", 4)
     if interface.writes:
         # Whatever may fail comes before the inputs are written; a result that cannot be made leaves them as they were.
         writer.line("try:")
@@ -537,7 +560,10 @@ def make_entry(
         writer.line("entry.python_calls += 1")
         writer.line(f"return {_result(writer, recipe, interface, words, sources)}")
     body = "\n".join(writer.lines)
-    text = f"def run(arguments):\n    try:\n{body}\n    except Errors:\n        return MISS\n"
+    text = (
+        f"def run(arguments):\n    try:\n{body}\n    except MemoryError:\n        return miss(NO_MEMORY)\n"
+        "    except Errors:\n        return miss(FAILED)\n"
+    )
     if interface.writes:
         phase = next(words[size.name] for size in interface.sizes if size.what == "phase")
         lines = [
@@ -545,11 +571,20 @@ def make_entry(
             if interface.inputs[w.input].wrapper != "ndarray"
         ]  # fmt: skip
         lines += [
-            f"frame[{phase}] = 1", "call(code, place)", "arenas.give(block)", "entry.python_calls += 1",
+            f"frame[{phase}] = 1", "call(machine, place)", "arenas.give(block)", "entry.python_calls += 1",
             "return result",
         ]  # fmt: skip
         text += "".join(f"    {line}\n" for line in lines)
-    names["Errors"] = (LookupError, AttributeError, ValueError, TypeError, MemoryError)
+    names["Errors"] = (LookupError, AttributeError, ValueError, TypeError)
+
+    def miss(reason: str) -> _Miss:
+        entry.why = (reason, None)
+        return MISS
+
+    names.update(
+        miss=miss, SIZES=SIZES, CHANGED=CHANGED, KIND=KIND, READ_ONLY=READ_ONLY, SHARED=SHARED, NO_MEMORY=NO_MEMORY,
+        FAILED=FAILED,
+    )  # fmt: skip
     exec(compile(text, f"<tiercel entry {description}>", "exec"), names)
     entry.source = text
     run = names["run"]
@@ -634,7 +669,9 @@ def _check_written(writer: _Writer, interface: Interface, number: int) -> None:
     """
     spec = interface.inputs[number]
     name = f"a_{spec.name}"
+    writer.reason = "READ_ONLY"
     writer.line(f"if not {name}.flags.writeable: return MISS")
+    writer.reason = "SHARED"
     if not spec.contiguous:
         writer.line(f"if not distinct({name}): return MISS")
     written = {write.input for write in interface.writes}

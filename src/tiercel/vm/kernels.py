@@ -104,7 +104,7 @@ def _kernel(tiers: Tiers, state: SignatureState, variant: Variant | None, *, las
         interpreted_calls=calls,
         interpreted_time_ns=spent,
         interpreted_each_ns=state.typical_ns,
-        misses=entry.misses if entry is not None else 0,
+        misses=sum(variant.missed.values()),
         stages_ms={stage: round(ms, 3) for stage, ms in variant.stages_ms.items()},
         from_cache=built is not None and built.from_cache,
         certificate=dict(built.certificate) if built is not None else {},

@@ -365,3 +365,38 @@ def test_hostile_expressions_end_soon() -> None:
     left, right = (parse_dim("+".join(minimum(i) for i in numbers)) for numbers in (range(1, 4), range(4, 7)))
     assert NO_FACTS.equal(left, right) is None
     assert NO_FACTS.simplify(left - right) is left - right
+
+
+def test_many_relations_are_added_with_few_attempts(monkeypatch):
+    """What a constraint costs to check falls with the number of relations there are."""
+    attempts = 0
+    without_relations = Facts._without_relations
+
+    def counted(self, *arguments):
+        nonlocal attempts
+        for found in without_relations(self, *arguments):
+            attempts += 1
+            yield found
+
+    monkeypatch.setattr(Facts, "_without_relations", counted)
+    facts = Facts()
+    n = 60
+    for i in range(n):
+        facts.constrain(f"s{i} + s{(i + 1) % n} + s{(i + 2) % n} <= {1000 + i}")
+        facts.constrain(f"s{i} <= s{(i + 3) % n} + s{(i + 5) % n}")
+    assert attempts < 2500  # 13 000 if each check had the same budget
+    before = attempts
+    assert facts.implies("s3 + s4 + s5 <= 1003")
+    assert attempts - before <= 256
+
+
+def test_a_contradiction_is_found_among_many_relations():
+    facts = Facts()
+    for i in range(40):
+        facts.constrain(f"s{i} <= s{i + 1} + s{i + 2}")
+    facts.constrain("x + y <= 10")
+    with pytest.raises(ShapeError, match="contradicts"):
+        facts.constrain("x + y >= 11")
+    facts.constrain("x + y + z >= 30")
+    with pytest.raises(ShapeError, match="contradicts"):
+        facts.constrain("z <= 19")

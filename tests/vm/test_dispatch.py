@@ -219,6 +219,27 @@ def test_floating_point_warnings_and_errors_are_numpys():
     assert tiers.compiled_calls == before + 1
 
 
+def folded(x):
+    return x.sum(axis=-1), x.sum(axis=0), x.sum()
+
+
+@pytest.mark.parametrize("size", [1, 63, 4000])
+def test_sums_of_halves_raise_no_flag_of_their_own(size):
+    """They add up in float32 and round once: terms of both signs overflow nowhere, nor do lanes beyond the end."""
+    tiers, _ = tiers_of(folded)
+    x = np.random.default_rng(0).choice([-100, 100], size=(3, size)).astype(np.float16)
+    x[0, :] = np.abs(x[0, :]) / 10
+    x[0, 0] = 60_000 - 10 * size  # a row that only just does not overflow
+    heat(tiers, x)
+    before = tiers.compiled_calls
+    with np.errstate(all="raise"):
+        got = call(tiers, x)
+    assert tiers.compiled_calls == before + 1
+    wide = x.astype(np.float32)
+    for ours, exact in zip(got, (wide.sum(axis=-1), wide.sum(axis=0), wide.sum()), strict=True):
+        np.testing.assert_array_equal(ours, exact.astype(np.float16))
+
+
 def test_a_refused_build_keeps_the_function_right():
     tiers, builder = tiers_of(scaled, refuse="planted")
     x, y = random(3, 5), random(5)

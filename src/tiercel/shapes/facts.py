@@ -33,7 +33,9 @@ _MAX_BOUNDS = 64  # relations kept; ranges of symbols are not counted
 _MAX_REASONED_SIZE = 64  # symbols and operators of an expression whose parts are compared with each other
 _COMBINATION_DEPTH = 2  # how many relations are combined with an expression at a time,
 _COMBINATIONS = 64  # how many such attempts a question costs at most,
-_CHECKS = 128  # and the check of a new constraint
+_CHECKS = 128  # and the check of a new constraint,
+_CHECK_WORK = 512  # which tries the fewer the more relations there are: attempts times relations
+_MIN_CHECKS = 8  # but these at least, on the relations it narrowed first
 _PROPAGATION_ROUNDS = 4  # enough for chains as they occur; each round is sound on its own
 _MAX_CORE_SEARCH = 64  # facts among which the ones that contradict are looked for
 
@@ -56,6 +58,7 @@ class Facts:
         "_changed",
         "_log",
         "_names",
+        "_narrowed",
         "_next_fresh",
         "_plain_memo",
         "_ranges",
@@ -71,6 +74,7 @@ class Facts:
         self._bounds: dict[Dim, Range] = {}
         self._unequal: tuple[DimLike, ...] = ()  # expressions that are not 0
         self._log: dict[Constraint, None] = {}  # in the order of adding
+        self._narrowed: dict[Dim, None] = {}  # relations that the constraint being added says something new about
         self._changed: set[Symbol] = set()  # symbols that something was learnt about, relations of which wait
         self._names: set[str] = set()
         self._next_fresh = 0
@@ -102,7 +106,7 @@ class Facts:
             constraint = Constraint.parse(constraint)
         saved = self._values, self._ranges, self._bounds, self._unequal
         self._values, self._ranges, self._bounds = dict(self._values), dict(self._ranges), dict(self._bounds)
-        self._changed = set()
+        self._changed, self._narrowed = set(), {}
         try:
             self._apply(constraint)
             self._propagate()
@@ -326,6 +330,7 @@ class Facts:
             return
         if primitive in self._bounds or (len(self._bounds) < _MAX_BOUNDS and primitive.size <= _MAX_REASONED_SIZE):
             self._bounds[primitive] = new
+            self._narrowed[primitive] = None
         if isinstance(primitive, Node):
             self._narrow_arguments(primitive, new)
         elif new.value is not None:
@@ -373,11 +378,16 @@ class Facts:
                 self._narrow(coefficient * monomial[0], within - rest)
 
     def _check(self, touched_symbols: frozenset[Symbol]) -> None:
-        """Raise _Contradiction if what is known cannot be true, as far as relations of these symbols show it."""
-        budget = [_CHECKS]
+        """Raise _Contradiction if what is known cannot be true, as far as relations of these symbols show it.
+
+        Every contradiction that is new has a part in what the constraint narrowed, so that is looked at first.
+        """
+        budget = [min(_CHECKS, max(_MIN_CHECKS, _CHECK_WORK // max(1, len(self._bounds))))]
         symbols = {symbol for touched in touched_symbols for symbol in symbols_of(self._resolve(touched))}
-        for primitive, within in self._bounds.items():
-            if symbols.isdisjoint(symbols_of(primitive)):
+        touching = (primitive for primitive in self._bounds if not symbols.isdisjoint(symbols_of(primitive)))
+        for primitive in dict.fromkeys((*self._narrowed, *touching)):
+            within = self._bounds.get(primitive)
+            if within is None:
                 continue
             others = self._combined(primitive, budget, without=primitive, strict=True)
             if others.intersect(within) is None:

@@ -21,6 +21,8 @@ PROMISED = [
     "config",
     "Tensor",
     "Parameter",
+    "Ragged",
+    "ragged",
     "constant",
     "spec",
     "dim",

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
         TiercelWarning,
         UnknownSettingError,
     )
-    from tiercel.values import Parameter, Tensor, constant, dim, from_dlpack, spec
+    from tiercel.values import Parameter, Ragged, Tensor, constant, dim, from_dlpack, ragged, spec
 
 # Module -> the public names it gives; "" is a submodule itself.
 _WHERE: Final[dict[str, str]] = {
@@ -78,7 +78,7 @@ _WHERE: Final[dict[str, str]] = {
         "BytecodeError CaptureError ConfigError DTypeError InternalError ShapeError StrictError TiercelError "
         "TiercelPerformanceWarning TiercelWarning UnknownSettingError"
     ),
-    "values": "Parameter Tensor constant dim from_dlpack spec",
+    "values": "Parameter Ragged Tensor constant dim from_dlpack ragged spec",
 }
 _MODULE_OF: Final[dict[str, str]] = {name: module for module, names in _WHERE.items() for name in names.split()}
 
@@ -91,6 +91,7 @@ __all__ = [
     "InternalError",
     "Parameter",
     "Policy",
+    "Ragged",
     "Report",
     "ShapeError",
     "StrictError",
@@ -131,6 +132,7 @@ __all__ = [
     "nn",
     "operators",
     "ops",
+    "ragged",
     "release_memory",
     "set_context",
     "shapes",

@@ -25,6 +25,7 @@ from tiercel.nn.layers import (
     Softmax,
     Tanh,
 )
+from tiercel.nn.ragged import ragged_attention, ragged_scan
 from tiercel.nn.recurrent import LSTM, LSTMCell
 
 __all__ = [
@@ -48,4 +49,6 @@ __all__ = [
     "Sigmoid",
     "Softmax",
     "Tanh",
+    "ragged_attention",
+    "ragged_scan",
 ]

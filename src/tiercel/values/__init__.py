@@ -11,6 +11,7 @@ from tiercel.values.check import Checker
 from tiercel.values.example import example
 from tiercel.values.hints import specs_of
 from tiercel.values.parameter import Parameter, constant, frozen_state
+from tiercel.values.ragged import Ragged, ragged
 from tiercel.values.spec import DimSpec, TensorSpec, dim, spec
 from tiercel.values.storage import Storage
 from tiercel.values.tensor import Tensor, adopt, from_dlpack, storage_of, unwrap
@@ -19,6 +20,7 @@ __all__ = [
     "Checker",
     "DimSpec",
     "Parameter",
+    "Ragged",
     "Storage",
     "Tensor",
     "TensorSpec",
@@ -28,6 +30,7 @@ __all__ = [
     "example",
     "from_dlpack",
     "frozen_state",
+    "ragged",
     "spec",
     "specs_of",
     "storage_of",

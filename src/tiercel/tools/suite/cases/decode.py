@@ -136,7 +136,8 @@ def step(token: Any, caches: Any, embedding: Array, layers: Any, head: Array) ->
     """One token. caches: for each layer keys and values. Returns the next token, its logits, and the new caches."""
     x = embedding[token][None]
     new = []
-    for layer, (keys, values) in zip(layers, caches, strict=True):
+    for index, layer in enumerate(layers):
+        keys, values = caches[index]
         s1, t1, w_qkv, b_qkv, w_o, b_o, s2, t2, w_in, b_in, w_out, b_out = layer
         qkv = (layer_norm(x, s1, t1) @ w_qkv + b_qkv).reshape(3, HIDDEN // HEAD, 1, HEAD)
         mixed, keys, values = attend(qkv[0], qkv[1], qkv[2], keys, values)
@@ -227,14 +228,14 @@ class Decode(Case):
         names = [entry.name for entry in session.get_inputs()]
 
         def one(token: Any, caches: Any) -> Any:
-            token, logits, *new = session.run(None, dict(zip(names, (token, *caches), strict=True)))
+            inputs = (np.array([token]), *caches)
+            token, logits, *new = session.run(None, dict(zip(names, inputs, strict=True)))
             return token, logits, new
 
         def empty() -> list[Array]:
             return [a for pair in _empty(lambda a: a) for a in pair]
 
-        greedy = _greedy(one, empty)
-        return lambda count, token: greedy(count, np.array([token]))
+        return _greedy(one, empty)
 
     def jax(self, weights: Weights) -> Call:
         from tiercel.tools.suite.models import jax_models
@@ -262,7 +263,8 @@ def _greedy(one: Call, empty: Call) -> Call:
         logits = None
         for _ in range(count):
             token, logits, caches = one(token, caches)
-            tokens.append(int(np.asarray(token).reshape(())))
+            token = int(np.asarray(token).reshape(()))
+            tokens.append(token)
         return np.array(tokens), np.asarray(logits)
 
     return run

@@ -106,34 +106,40 @@ chain = _fast(_chain)
 # ---- decoding --------------------------------------------------------------------------------------------------------
 
 
-def _attention_loop(steps: Any) -> Any:
+def _attend(qkv: Any, keys: Any, values: Any, t: int, out: Any) -> None:
+    for head in numba.prange(keys.shape[0]):
+        keys[head, t] = qkv[1, head, 0]
+        values[head, t] = qkv[2, head, 0]
+        scores = np.empty(t + 1, np.float32)
+        top = np.float32(-np.inf)
+        for s in range(t + 1):
+            score = np.float32(0)
+            for j in range(keys.shape[2]):
+                score += qkv[0, head, 0, j] * keys[head, s, j]
+            scores[s] = score * np.float32(0.125)
+            top = max(top, scores[s])
+        total = np.float32(0)
+        out[head] = 0
+        for s in range(t + 1):
+            p = math.exp(scores[s] - top)
+            total += p
+            for j in range(keys.shape[2]):
+                out[head, 0, j] += p * values[head, s, j]
+        for j in range(keys.shape[2]):
+            out[head, 0, j] /= total
+
+
+attend = _fast(_attend)
+
+
+def attention_loop(steps: Any) -> Any:
+    """steps: (steps, 3, heads, 1, 64). Keys and values go into buffers of the final size, a call for each step."""
     count, _, heads, _, width = steps.shape
+    keys, values = (np.empty((heads, count, width), np.float32) for _ in range(2))
     out = np.empty((count, heads, 1, width), np.float32)
-    for head in numba.prange(heads):
-        scores = np.empty(count, np.float32)
-        for t in range(count):
-            top = np.float32(-np.inf)
-            for s in range(t + 1):
-                score = np.float32(0)
-                for j in range(width):
-                    score += steps[t, 0, head, 0, j] * steps[s, 1, head, 0, j]
-                scores[s] = score * np.float32(0.125)
-                top = max(top, scores[s])
-            total = np.float32(0)
-            for j in range(width):
-                out[t, head, 0, j] = 0
-            for s in range(t + 1):
-                p = math.exp(scores[s] - top)
-                total += p
-                for j in range(width):
-                    out[t, head, 0, j] += p * steps[s, 2, head, 0, j]
-            for j in range(width):
-                out[t, head, 0, j] /= total
+    for t in range(count):
+        attend(steps[t], keys, values, t, out[t])
     return out
-
-
-# Keys and values stay where the caller put them: there is nothing to append.
-attention_loop = _fast(_attention_loop)
 
 
 # ---- others ----------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from tests.tools.commands import Command
 from tests.tools.suite_cases import CASES, REGISTRY, peer
 from tiercel.errors import TiercelError
 from tiercel.tools import bench
-from tiercel.tools.suite import agreement, plot, record, schedule, statistics, table
+from tiercel.tools.suite import agreement, load, plot, record, schedule, statistics, table
 from tiercel.tools.suite import cases as real
 from tiercel.tools.suite.case import Cannot, Setting, next_power, padded
 from tiercel.tools.suite.child import Request
@@ -171,6 +171,25 @@ os.kill(os.getpid(), 9)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=variables)
     pid = int(done.stdout)
     until(lambda: state_of(pid) in ("gone", "Z"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_time_of_other_processes_is_counted_and_ours_is_not():
+    burn = (
+        "import time, os\nend = time.process_time() + 0.6\nwhile time.process_time() < end: pass\nprint(1, flush=True)"
+    )
+    others = load.Others()
+    with subprocess.Popen([sys.executable, "-c", f"{burn}\ninput()"], stdin=-1, stdout=-1, text=True) as child:
+        child.stdout.readline()
+        without, given = others.seconds([]), others.seconds([child.pid])
+        child.communicate("\n")
+    assert without - given > 0.5
+
+
+def test_a_busy_machine_is_mentioned(measured):
+    case = {**measured["cases"][0], "wall_s": 10.0}
+    assert any("took 50% of a core" in str(part) for part in table.of_case({**case, "others_cpu_s": 5.0}))
+    assert not any("of a core" in str(part) for part in table.of_case({**case, "others_cpu_s": 0.5}))
 
 
 def test_every_peer_gets_the_same_threads_and_no_old_caches(tmp_path):

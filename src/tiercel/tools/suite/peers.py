@@ -65,6 +65,12 @@ class TiercelRuntime(Runtime):
 
     method = "tiercel"
 
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        import tiercel as tc
+
+        tc.jit, tc.constant, tc.Tensor  # noqa: B018 - imported when they are first named
+
     def wait(self, seconds: float) -> None:
         import tiercel as tc
 
@@ -105,6 +111,10 @@ class TorchCompileRuntime(TorchRuntime):
     """`torch.compile`, without gradients."""
 
     method = "torch_compile"
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        import torch._dynamo  # noqa: F401 - otherwise imported by the first torch.compile
 
     def running(self) -> contextlib.AbstractContextManager[Any]:
         context: contextlib.AbstractContextManager[Any] = self.torch.no_grad()

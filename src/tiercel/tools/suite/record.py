@@ -4,8 +4,9 @@ In: cases as `schedule.run_case` returns them. Out: one dict, `SCHEMA` being its
 
 - `schema`, `tiercel` (version), `started` (UTC, ISO 8601), `machine`, `options`, `versions` (peer to version);
 - `cases`: for each its `name`, `title`, `labels` (of the numbers of a shape), `shapes`, `sizes` (on the axis of plots),
-  `stream` (shapes), `rounds`, `reference_shapes` (at so many shapes a float64 reference was there), `summary` (see
-  `schedule.compare`), and `peers`: name to
+  `stream` (shapes), `rounds`, `reference_shapes` (at so many shapes a float64 reference was there), `wall_s` (of the
+  case), `others_cpu_s` (processor time that processes not ours took in it), `summary` (see `schedule.compare`), and
+  `peers`: name to
   - `state`: `ok`, `missing`, `cannot`, `wrong`, `error`, `died` or `slow`, with a `reason` if it is not `ok`;
   - `import_s`, `export` (of the ONNX model), `stream` (`prepare_s`, `calls_s`, `total_s`, `whole`, `memory` in MB),
     `settle` (`first_s` at each shape), `steady` (for each shape the median seconds of each round);
@@ -138,7 +139,9 @@ def check(record: Any) -> str | None:
         if not isinstance(record.get(key), kind):
             return f"{key!r} is missing"
     for case in record["cases"]:
-        missing = {"name", "title", "labels", "shapes", "sizes", "stream", "peers", "summary"} - set(case)
+        missing = {"name", "title", "labels", "shapes", "sizes", "stream", "others_cpu_s", "peers", "summary"} - set(
+            case
+        )
         if missing:
             return f"case {case.get('name')!r} has no {min(missing)!r}"
         if len(case["sizes"]) != len(case["shapes"]):

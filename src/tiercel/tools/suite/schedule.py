@@ -22,6 +22,7 @@ from typing import Any, Final
 from tiercel.tools.suite import agreement
 from tiercel.tools.suite.case import Case, Shape
 from tiercel.tools.suite.child import Request
+from tiercel.tools.suite.load import Others
 from tiercel.tools.suite.peers import Peer
 from tiercel.tools.suite.process import Child, Failed
 from tiercel.tools.suite.statistics import geometric_mean, median, percentile, ratio_of_rounds
@@ -93,6 +94,7 @@ def run_case(
         "peers": {},
     }
     out: dict[str, dict[str, Any]] = record["peers"]
+    others, began = Others(), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tiercel-bench-") as folder:
         children: dict[str, Child] = {}
         try:
@@ -117,6 +119,8 @@ def run_case(
                     out[name]["told"] = child.ask("describe")
                 except Failed as failed:
                     _note(out[name], failed)
+            record["others_cpu_s"] = others.seconds([child.process.pid for child in children.values()])
+            record["wall_s"] = time.monotonic() - began
         finally:
             for child in children.values():
                 child.close()

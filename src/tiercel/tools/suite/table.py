@@ -19,6 +19,8 @@ __all__ = ["console", "duration", "of_case", "of_run"]
 
 # Wide enough for eight peers; a narrower terminal wraps lines, which reads better than cells cut short.
 _WIDTH: Final = 132
+# Above this share of one core, other processes are mentioned.
+_BUSY: Final = 0.1
 
 
 def console() -> Console:
@@ -50,6 +52,9 @@ def of_case(case: Mapping[str, Any]) -> list[RenderableType]:
     if case["summary"]["stream"]:
         out.append(_stream(case))
     out += [f"  {name}: {p['reason']}" for name, p in peers.items() if p["state"] != "ok"]
+    share = case["others_cpu_s"] / max(case["wall_s"], 1e-9)
+    if share > _BUSY:
+        out.append(f"  [red]other processes took {share:.0%} of a core meanwhile: do not trust these times[/red]")
     return out
 
 

@@ -37,6 +37,7 @@ from tiercel.tools.suite.statistics import geometric_mean
 __all__ = ["SCHEMA", "STATES", "check", "load", "machine", "make", "merged", "overall", "save"]
 
 SCHEMA: Final = 1
+_OF_A_CASE: Final = frozenset("name title labels shapes sizes stream wall_s others_cpu_s peers summary".split())
 STATES: Final = ("ok", "missing", "cannot", "wrong", "error", "died", "slow")
 
 
@@ -139,9 +140,7 @@ def check(record: Any) -> str | None:
         if not isinstance(record.get(key), kind):
             return f"{key!r} is missing"
     for case in record["cases"]:
-        missing = {"name", "title", "labels", "shapes", "sizes", "stream", "others_cpu_s", "peers", "summary"} - set(
-            case
-        )
+        missing = _OF_A_CASE - set(case)
         if missing:
             return f"case {case.get('name')!r} has no {min(missing)!r}"
         if len(case["sizes"]) != len(case["shapes"]):

@@ -37,7 +37,9 @@ from tiercel.tools.suite.statistics import geometric_mean
 __all__ = ["SCHEMA", "STATES", "check", "load", "machine", "make", "merged", "overall", "save"]
 
 SCHEMA: Final = 1
-_OF_A_CASE: Final = frozenset("name title labels shapes sizes stream wall_s others_cpu_s peers summary".split())
+_OF_A_CASE: Final = frozenset(
+    ["name", "title", "labels", "shapes", "sizes", "stream", "wall_s", "others_cpu_s", "peers", "summary"]
+)
 STATES: Final = ("ok", "missing", "cannot", "wrong", "error", "died", "slow")
 
 

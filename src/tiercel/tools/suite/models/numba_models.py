@@ -16,6 +16,8 @@ from tiercel.tools.suite.case import Cannot
 
 __all__ = ["chain", "layer_norm", "mlp", "need_blas", "softmax"]
 
+# Where products are computed too, loops are not parallel: next to the threads of the BLAS, a second pool takes more than
+# it brings on few cores.
 _fast = numba.njit(parallel=True, fastmath=True)
 _plain = numba.njit(fastmath=True)
 
@@ -46,6 +48,7 @@ def _softmax(x: Any) -> Any:
 
 
 softmax = _fast(_softmax)
+serial_softmax = _plain(_softmax)
 
 
 def _layer_norm(x: Any, scale: Any, shift: Any) -> Any:
@@ -77,7 +80,7 @@ def _gelu_of_sum(x: Any, bias: Any) -> None:
             x[i, j] = np.float32(0.5) * v * (np.float32(1) + math.tanh(inner))
 
 
-gelu_of_sum = _fast(_gelu_of_sum)
+gelu_of_sum = _plain(_gelu_of_sum)
 
 
 def _mlp(x: Any, w_in: Any, b_in: Any, w_out: Any, b_out: Any) -> Any:
@@ -154,7 +157,7 @@ def _bags(ids: Any, table: Any, out: Any, begin: int) -> None:
                     out[row, begin + j] += table[place, j]
 
 
-bags = _fast(_bags)
+bags = _plain(_bags)
 
 
 def _recommend(
@@ -267,10 +270,10 @@ least = _plain(_least)
 
 def _early_exit(x: Any, layers: Any, head: Any) -> Any:
     depth = 0
-    likely = softmax(np.dot(x, head))
+    likely = serial_softmax(np.dot(x, head))
     while depth < layers.shape[0] and least(likely) < 0.5:
         x = x + np.maximum(np.dot(x, layers[depth]), np.float32(0))
-        likely = softmax(np.dot(x, head))
+        likely = serial_softmax(np.dot(x, head))
         depth += 1
     return x, likely, depth
 

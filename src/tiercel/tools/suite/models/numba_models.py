@@ -14,10 +14,23 @@ import numpy as np
 
 from tiercel.tools.suite.case import Cannot
 
-__all__ = ["chain", "layer_norm", "mlp", "need_blas", "softmax"]
+__all__ = [
+    "attention_loop",
+    "branch",
+    "chain",
+    "early_exit",
+    "experts",
+    "layer_norm",
+    "mlp",
+    "need_blas",
+    "pyramid",
+    "recommend",
+    "softmax",
+    "state_space",
+]
 
-# Where products are computed too, loops are not parallel: next to the threads of the BLAS, a second pool takes more than
-# it brings on few cores.
+# Where products are computed too, loops are not parallel: next to the threads of the BLAS, a second pool takes more
+# than it brings on few cores.
 _fast = numba.njit(parallel=True, fastmath=True)
 _plain = numba.njit(fastmath=True)
 

@@ -23,7 +23,6 @@ from __future__ import annotations
 import builtins
 import os
 import stat
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -66,6 +65,8 @@ def save(program: Program, path: str | os.PathLike[str]) -> None:
     """
     target = Path(os.path.realpath(path))
     pieces = file_pieces(program)
+    import tempfile
+
     handle, temporary = tempfile.mkstemp(prefix=f".{target.name[:64]}.", suffix=".tmp", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as out:

@@ -17,14 +17,11 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import hashlib
 import os
 import platform
-import shutil
 import stat
 import struct
 import sys
-import tempfile
 import threading
 import time
 from collections import OrderedDict
@@ -36,6 +33,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from tiercel._version import __version__
+from tiercel.config.digest import blake2b
 from tiercel.hotpath.protocol import ProtocolError, decode, encode
 
 if sys.platform != "win32":
@@ -72,12 +70,12 @@ def environment_key() -> bytes:
         f"python {sys.implementation.cache_tag}", f"machine {platform.machine()} {sys.platform}",
         *_processor(), *_compiler_source(),
     ]  # fmt: skip
-    return hashlib.blake2b("\n".join(parts).encode(), digest_size=24).digest()
+    return blake2b("\n".join(parts).encode(), digest_size=24).digest()
 
 
 def kernel_key(*parts: bytes) -> bytes:
     """The key of something compiled here from these parts."""
-    digest = hashlib.blake2b(environment_key(), digest_size=24)
+    digest = blake2b(environment_key(), digest_size=24)
     for part in parts:
         digest.update(struct.pack("<Q", len(part)))
         digest.update(part)
@@ -89,7 +87,7 @@ def _version_of(package: str) -> str:
     for place in sys.path:
         try:
             with open(os.path.join(place or ".", package, "_version.py"), "rb") as file:
-                return hashlib.blake2b(file.read(1 << 16), digest_size=16).hexdigest()
+                return blake2b(file.read(1 << 16), digest_size=16).hexdigest()
         except OSError:
             continue
     import importlib.metadata
@@ -152,6 +150,9 @@ def find_place(directory: str | None) -> tuple[Path | None, Place, str]:
         if os.access(folder, os.W_OK):
             return folder, "disk", ""
         return folder, "read-only", f"{folder} cannot be written to"
+    import shutil  # rarely needed, half a megabyte
+    import tempfile
+
     try:
         made = Path(tempfile.mkdtemp(prefix="tiercel-cache-"))
     except OSError as error:
@@ -277,7 +278,7 @@ class KernelCache:
         path = self._path(key)
         body = encode(data)
         rest = struct.pack("<24sQ", key, len(body)) + body + blob
-        head = struct.pack("<8sI16s", _MAGIC, _FORMAT, hashlib.blake2b(rest, digest_size=16).digest())
+        head = struct.pack("<8sI16s", _MAGIC, _FORMAT, blake2b(rest, digest_size=16).digest())
         if len(rest) > min(_MAX_ENTRY, self.size_bytes):
             return False
         temporary = path.with_name(f"{path.stem}.{os.getpid()}.{threading.get_ident():x}.part")
@@ -474,7 +475,7 @@ def _parse(raw: bytes, key: bytes) -> Entry | None:
     magic, version, checksum, own_key, length = _HEADER.unpack_from(raw)
     if magic != _MAGIC or version != _FORMAT or own_key != key or _HEADER.size + length > len(raw):
         return None
-    if hashlib.blake2b(memoryview(raw)[28:], digest_size=16).digest() != checksum:
+    if blake2b(memoryview(raw)[28:], digest_size=16).digest() != checksum:
         return None
     try:
         data = decode(raw[_HEADER.size : _HEADER.size + length])

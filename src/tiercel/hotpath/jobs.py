@@ -268,8 +268,8 @@ def _runtime(*, parallel: bool) -> tuple[Mapped, Runtime]:
     import ctypes
 
     from tiercel.codegen.blob import Blob, map_blob
-    from tiercel.codegen.cpu.gemm import names
-    from tiercel.codegen.cpu.library import CALL, GEMM_DTYPES
+    from tiercel.codegen.cpu.names import CALL, GEMM_DTYPES
+    from tiercel.codegen.cpu.names import gemm_names as names
     from tiercel.codegen.cpu.threads import RUN, WORKER
     from tiercel.codegen.pool import ThreadPool
     from tiercel.dtypes import as_dtype

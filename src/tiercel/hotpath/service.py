@@ -11,7 +11,6 @@ millisecond for a usual one.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 import threading
 import time
@@ -24,6 +23,7 @@ from tiercel import config
 from tiercel.codegen.blob import Blob, BlobError, Mapped, map_blob
 from tiercel.compiler.graph import Region
 from tiercel.compiler.lower import Lowered
+from tiercel.config.digest import blake2b
 from tiercel.hotpath.cache import BuildLock, KernelCache, environment_key, kernel_key
 from tiercel.hotpath.plant import VARIABLE
 from tiercel.hotpath.protocol import encode
@@ -181,7 +181,7 @@ class CompileService:
             writer.add(lowered.interface)
         except WireError as error:
             return Ticket(key, name, b"", "failed", str(error), "unsupported", times_ms=times)
-        content = hashlib.blake2b(encode(writer.records), digest_size=24).digest()
+        content = blake2b(encode(writer.records), digest_size=24).digest()
         ticket = Ticket(key, name, content, times_ms=times)
         ticket.times_ms["encode"] = (time.perf_counter() - began) * 1e3
         if mode == "off" or self.frozen:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -97,6 +96,8 @@ def _fma(a: Any, b: Any, c: Any) -> Any:
     """a * b + c rounded once, with rationals."""
     if not (np.isfinite(a) and np.isfinite(b) and np.isfinite(c)):
         return a * b + c
+    from fractions import Fraction  # with decimal half a megabyte, for this alone
+
     total = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
     if total == 0:
         return a * b + c  # the sign of zero

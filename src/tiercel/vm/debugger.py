@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import tempfile
 import threading
 import weakref
 from pathlib import Path
@@ -68,6 +67,8 @@ class _Registry:
             OSError, NotImplementedError: it cannot be had here.
         """
         if self.library is None:
+            import tempfile
+
             handle, path = tempfile.mkstemp(prefix="tiercel-gdb-", suffix=".so")
             with os.fdopen(handle, "wb") as file:
                 file.write(registration_library())

@@ -20,10 +20,9 @@ the same before and after any other call.
 from __future__ import annotations
 
 import contextvars
-import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from types import CellType, FunctionType
 from typing import Any, Final, Protocol
@@ -211,7 +210,7 @@ class SignatureState:
     @property
     def typical_ns(self) -> int:
         """What an interpreted call takes on average, by medians for each amount of work: a stall does not move them."""
-        medians = [(self.counts.get(work, 1), statistics.median(t)) for work, t in list(self.interpreted.items()) if t]
+        medians = [(self.counts.get(work, 1), _median(t)) for work, t in list(self.interpreted.items()) if t]
         if medians:
             return int(sum(count * median for count, median in medians) / sum(count for count, _ in medians))
         return self.total_ns // self.calls if self.calls else 0
@@ -665,7 +664,7 @@ class Tiers:
         baseline = state.interpreted.get(bucket)
         if len(times) < (times.maxlen or 0) or not baseline or len(baseline) < 3:
             return
-        compiled, interpreted = statistics.median(times), statistics.median(baseline)
+        compiled, interpreted = _median(times), _median(baseline)
         times.clear()  # the next ones speak for themselves, and this is not computed at every call
         if compiled > settings.demote_ratio * interpreted and not settings.deterministic:
             self._demote(
@@ -749,6 +748,13 @@ class Tiers:
             self.compile(self.settings(), state, arguments, awaited=True)
             self.wait()
         return state.variants[-1] if state.variants else None
+
+
+def _median(numbers: Iterable[int]) -> float:
+    """The middle one; `statistics` would load decimal and fractions."""
+    ordered = sorted(numbers)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
 def _identifier(name: str) -> str:

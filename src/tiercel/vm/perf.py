@@ -8,7 +8,6 @@ the code: an event says so, once.
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
 from pathlib import Path
 from typing import Final
@@ -29,7 +28,11 @@ _failed: Final[set[int]] = set()  # processes that could not write
 def map_file() -> Path:
     """Where `perf` looks for the names of this process."""
     folder = Path("/tmp")
-    return (folder if folder.is_dir() else Path(tempfile.gettempdir())) / f"perf-{os.getpid()}.map"
+    if not folder.is_dir():
+        import tempfile
+
+        folder = Path(tempfile.gettempdir())
+    return folder / f"perf-{os.getpid()}.map"
 
 
 def functions_of(mapped: Mapped, name: str) -> list[CodeSymbol]:

@@ -16,9 +16,9 @@ from tiercel.codegen.abi import ARENA, EXTRA_WORK, POOL, THREADS, frame_words
 from tiercel.codegen.cpu.contract import expand_contracts
 from tiercel.codegen.cpu.estimate import PARALLEL_WORK, work_of
 from tiercel.codegen.cpu.expressions import Environment, Expressions, VectorAxis
-from tiercel.codegen.cpu.gemm import names as gemm_names
 from tiercel.codegen.cpu.gemm import scratch_elements
 from tiercel.codegen.cpu.lanes import identity, note, spoiled, vector_for
+from tiercel.codegen.cpu.names import gemm_names
 from tiercel.codegen.cpu.target import Target
 from tiercel.codegen.cpu.text import REGISTER_TYPE, Value, Writer, flatten, memory_type
 from tiercel.codegen.cpu.turn import turn_name

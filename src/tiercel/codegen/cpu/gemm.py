@@ -27,6 +27,7 @@ epilogue of a region can follow while the block is in the second-level cache. 32
 from __future__ import annotations
 
 from tiercel.codegen.cpu.gemv import gemv_text
+from tiercel.codegen.cpu.names import gemm_names as names
 from tiercel.codegen.cpu.pack import pack_text
 from tiercel.codegen.cpu.target import Target
 from tiercel.codegen.cpu.text import REGISTER_TYPE
@@ -46,12 +47,6 @@ def packed_elements(n: int, k: int, dtype: DType, target: Target) -> int:
 def scratch_elements(dtype: DType, target: Target) -> int:
     """Elements of `scratch`."""
     return panel_columns(dtype, target) * K_BLOCK
-
-
-def names(dtype: DType) -> tuple[str, str, str, str]:
-    """The entry points for a dtype: plain, packed, pack, vector."""
-    base = f"tc.gemm.{dtype.name}"
-    return base, f"{base}.packed", f"{base}.pack", f"{base}.vector"
 
 
 def _driver(dtype: DType, target: Target, *, packed: bool) -> str:

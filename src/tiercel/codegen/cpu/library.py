@@ -7,22 +7,14 @@ region.
 
 from __future__ import annotations
 
-from tiercel.codegen.cpu.gemm import emit_gemm, names
+from tiercel.codegen.cpu.gemm import emit_gemm
+from tiercel.codegen.cpu.names import CALL, GEMM_DTYPES, gemm_names
 from tiercel.codegen.cpu.rare import rare_entries, rare_text
 from tiercel.codegen.cpu.stub import STUB, stub_text
 from tiercel.codegen.cpu.target import Target
 from tiercel.codegen.cpu.threads import RUN, WORKER, threads_text
 from tiercel.codegen.cpu.turn import emit_turn, turn_name
 from tiercel.dtypes import as_dtype
-
-GEMM_DTYPES = ("float32", "float64")
-
-CALL = "tc.call"
-"""`i64 tc.call(ptr function, ptr frame)`: call with the floating-point flags cleared before and read after.
-
-The result is the function's in the low 32 bits and the flags raised (the low six bits of MXCSR: invalid 1, denormal 2,
-divide by zero 4, overflow 8, underflow 16, inexact 32) above them. Flags that were set before stay set.
-"""
 
 _CALL = f"""
 define i64 @{CALL}(ptr %function, ptr %frame) {{
@@ -55,7 +47,7 @@ IMPORTS = ("syscall",)
 
 def entries() -> tuple[str, ...]:
     """The names of all library functions."""
-    products = (name for dtype in GEMM_DTYPES for name in names(as_dtype(dtype)))
+    products = (name for dtype in GEMM_DTYPES for name in gemm_names(as_dtype(dtype)))
     turns = (turn_name(as_dtype(dtype)) for dtype in GEMM_DTYPES)
     return (*products, *turns, *rare_entries(), CALL, STUB, RUN, WORKER)
 

@@ -8,7 +8,6 @@ CaptureError and runs as Python, whole.
 from __future__ import annotations
 
 import ast
-import hashlib
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from tiercel.bytecode import UNBOUND, Builder, Parameter, Program
 from tiercel.bytecode.builder import FunctionBuilder
+from tiercel.config.digest import blake2b
 from tiercel.errors import BytecodeError, CaptureError
 from tiercel.frontend.python.lower import CONSUMERS, Lowering, Reason, find_consumed, find_shared
 from tiercel.frontend.python.outline import Outliner
@@ -114,7 +114,7 @@ def _lower(function: FunctionType, source: Source, options: CaptureOptions) -> C
     outliner = Outliner(source)
     lists = _always_lists(nodes, scopes, source)
     # Of the text alone: the same function in another place of a file is the same function.
-    source_hash = hashlib.blake2b(source.text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    source_hash = blake2b(source.text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     unbound: frozenset[Variable] = frozenset()
     while True:
         builder = Builder(function.__qualname__, source.filename, source_hash=source_hash, facts=options.facts)

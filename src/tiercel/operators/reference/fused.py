@@ -9,7 +9,6 @@ pair is not exact, are computed with rationals. Integers wrap, as `x * y + z` do
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -108,6 +107,8 @@ def _halves(v: Any) -> tuple[Any, Any]:
 
 
 def _exact(x: float, y: float, z: float) -> float:
+    from fractions import Fraction  # with decimal half a megabyte, for this alone
+
     total = Fraction(x) * Fraction(y) + Fraction(z)
     if total == 0:
         return x * y + z

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
@@ -96,6 +95,8 @@ def output_sizes(
             raise ValueError(f"interpolate: scale must be a number or {rank} numbers, got {scale!r}")
         if not all(0 <= s < float("inf") for s in scales):
             raise ValueError(f"interpolate: scale must be finite and not negative, got {scale!r}")
+        from fractions import Fraction  # with decimal half a megabyte, for this alone
+
         ratios = [Fraction(s).limit_denominator(_MAX_DENOMINATOR) for s in scales]
         return tuple(n * r.numerator // r.denominator for n, r in zip(spatial, ratios, strict=True))
     sizes = tuple(size) if isinstance(size, Sequence) else (size,) * rank

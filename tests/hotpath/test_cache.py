@@ -6,6 +6,7 @@ import errno
 import multiprocessing
 import os
 import resource
+import tempfile
 import time
 
 import pytest
@@ -154,7 +155,7 @@ def test_without_any_folder_memory_is_used(tmp_path, monkeypatch, said):
     def refuse(**options):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(module.tempfile, "mkdtemp", refuse)
+    monkeypatch.setattr(tempfile, "mkdtemp", refuse)
     cache = KernelCache(str(tmp_path / "cache"), 1 << 20, said.append)
     assert cache.place == "memory"
     assert len(said) == 1

@@ -13,7 +13,7 @@ from tiercel.compiler.graph import Node, Value
 from tiercel.compiler.maker import Maker, array_type, computing, full, kept, reduced_axes
 from tiercel.dtypes import as_dtype
 from tiercel.operators.layout import Layout
-from tiercel.operators.types import ArrayType, NpScalarType
+from tiercel.operators.types import ArrayType, NpScalarType, PyIntType
 from tiercel.shapes import DimLike, normalize_axis, product
 
 
@@ -161,6 +161,37 @@ def _ptp(m: Maker, node: Node) -> None:
     m.apply("subtract", (high, low), out, {}, node.outputs[0])
 
 
+def _count_nonzero(m: Maker, node: Node) -> None:
+    """The sum of what is not zero."""
+    x, out = array_type(node.inputs[0]), _out(node)
+    true = m.apply("not_equal", (node.inputs[0], m.value(PyIntType(0))), full(x, as_dtype("bool")))
+    fold = {"axis": reduced_axes(node, x.rank), "keepdims": bool(node.attributes.get("keepdims", False))}
+    m.apply("sum", (true,), out, fold, node.outputs[0])
+
+
+def _batch_norm(m: Maker, node: Node) -> None:
+    """(x - mean) / sqrt(var + eps) * weight + bias, along one axis."""
+    x, out = array_type(node.inputs[0]), _out(node)
+    dtype = computing(out.dtype)
+    axis = normalize_axis(node.attributes.get("axis", 1), x.rank)
+
+    def along(value: Value) -> Value:
+        size = array_type(value).shape
+        shape = tuple(size[0] if a == axis else 1 for a in range(x.rank))
+        return _reshaped(m, m.widened(value, dtype), shape)
+
+    wide = full(x, dtype)
+    mean, var = along(node.inputs[1]), along(node.inputs[2])
+    centred = m.apply("subtract", (m.widened(node.inputs[0], dtype), mean), wide)
+    rows = array_type(var)
+    deviation = m.apply("sqrt", (m.apply("add", (var, m.number(node.attributes.get("eps", 1e-5))), rows),), rows)
+    value = m.apply("divide", (centred, deviation), wide)
+    for operand, operator in zip(node.inputs[3:], ("multiply", "add"), strict=False):
+        if isinstance(operand.type, ArrayType):
+            value = m.apply(operator, (value, along(operand)), wide)
+    m.finish(value, node.outputs[0])
+
+
 def _masked_fill(m: Maker, node: Node) -> None:
     x, mask, value = node.inputs
     m.apply("where", (mask, value, x), _out(node), {}, node.outputs[0])
@@ -176,4 +207,6 @@ DERIVED: Mapping[str, Callable[[Maker, Node], None]] = {
     "logsumexp": _logsumexp,
     "ptp": _ptp,
     "masked_fill": _masked_fill,
+    "count_nonzero": _count_nonzero,
+    "batch_norm": _batch_norm,
 }

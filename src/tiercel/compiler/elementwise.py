@@ -340,6 +340,25 @@ def _after(raising: Expr, result: Select) -> Select:
     return Select(Compare("eq", raising, _number(0.0, raising.dtype)), _number(0, result.dtype), result)
 
 
+def _shift(op: str) -> Builder:
+    """NumPy's shifts: by less than 0, or by all bits and more, nothing (or the sign) is left."""
+
+    def build(xs: Sequence[Expr], dtype: DType, _: Mapping[str, Any]) -> Expr:
+        if dtype.kind not in "iu":
+            raise NotLowered(f"a shift of {dtype.name}")
+        x, y = cast(xs[0], dtype), cast(xs[1], dtype)
+        bits = 8 * dtype.itemsize
+        zero, last = _number(0, dtype), _number(bits - 1, dtype)
+        fits: Expr = Compare("le", y, last)
+        if dtype.kind == "i":
+            fits = Binary("and", fits, Compare("ge", y, zero))
+        if op == "shr" and dtype.kind == "i":
+            return Binary("shr", x, Select(fits, y, last))
+        return Select(fits, Binary(op, x, Select(fits, y, zero)), zero)
+
+    return build
+
+
 def _invert(xs: Sequence[Expr], dtype: DType, _: Mapping[str, Any]) -> Expr:
     return Unary("not" if dtype is BOOL else "invert", cast(xs[0], dtype))
 
@@ -382,6 +401,8 @@ EXPRESSIONS: Mapping[str, Builder] = {
     "bitwise_or": _binary("or"),
     "bitwise_xor": _binary("xor"),
     "invert": _invert,
+    "left_shift": _shift("shl"),
+    "right_shift": _shift("shr"),
     "exp": _unary("exp"),
     "exp2": _unary("exp2"),
     "expm1": _unary("expm1"),

@@ -327,3 +327,25 @@ def lower_gather_nd(state: Lowerer, node: Node) -> None:
         pickers.append(picked(state, part, domain, 0, source.shape[axis], node.origin))
     pickers += range(len(domain), len(domain) + len(source.shape) - count)
     copy_picked(state, source, pickers, output)
+
+
+def lower_one_hot(state: Lowerer, node: Node) -> None:
+    """One value where the position along a new axis is the index, another elsewhere."""
+    output, attributes = node.outputs[0].type, node.attributes
+    if not isinstance(output, ArrayType) or not isinstance(node.inputs[0].type, ArrayType):
+        raise NotLowered("one_hot of a scalar", node.origin)
+    on, off = attributes.get("on_value", 1), attributes.get("off_value", 0)
+    if not all(isinstance(v, int | float | bool) for v in (on, off)) or output.dtype.kind not in "biuf":
+        raise NotLowered("one_hot with values that are not known", node.origin)
+    source = state.place(node.inputs[0])
+    axis = normalize_axis(attributes.get("axis", -1), output.rank)
+    read = state.nests.declare(Access(source, source.strides), source.shape, "indices")
+    kind = output.dtype.numpy.type
+
+    def element(index: tuple[Expr, ...]) -> Expr:
+        given = cast(Load(read, (*index[:axis], *index[axis + 1 :])), INDEX)
+        hit = Compare("eq", given, index[axis])
+        return Select(hit, Const(kind(on).item(), output.dtype), Const(kind(off).item(), output.dtype))
+
+    for memory in state.destinations(node.outputs[0]):
+        state.nests.fill(memory, element)

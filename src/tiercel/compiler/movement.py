@@ -15,12 +15,22 @@ from tiercel.compiler.arrange import join
 from tiercel.compiler.dims import dim_expression
 from tiercel.compiler.elementwise import NotLowered
 from tiercel.compiler.fuse import REDUCTIONS
-from tiercel.compiler.gather import has_arrays, lower_along, lower_gather_nd, lower_index, lower_take, write_selected
+from tiercel.compiler.gather import (
+    has_arrays,
+    lower_along,
+    lower_gather_nd,
+    lower_index,
+    lower_one_hot,
+    lower_take,
+    write_selected,
+)
 from tiercel.compiler.graph import Node, Value
 from tiercel.compiler.memory import Memory
 from tiercel.compiler.reductions import lower_reduction
+from tiercel.compiler.refusals import REASONS
 from tiercel.compiler.scans import lower_position, lower_running
 from tiercel.compiler.selecting import lower_nonzero
+from tiercel.compiler.sorting import lower_argsort, lower_sort, lower_topk
 from tiercel.compiler.subscript import selected
 from tiercel.compiler.windows import lower_pool
 from tiercel.loops.form import INDEX, Compare, Const, Expr, Unary
@@ -324,6 +334,10 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("argmax", "argmin"), lower_position),
     **dict.fromkeys(("max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d"), lower_pool),
     **dict.fromkeys(("nonzero", "flatnonzero"), lower_nonzero),
+    "sort": lower_sort,
+    "argsort": lower_argsort,
+    "topk": lower_topk,
+    "one_hot": lower_one_hot,
     **dict.fromkeys(("cumsum", "cumprod"), lower_running),
     **arrange.RULES,
 }
@@ -337,7 +351,8 @@ def movement(state: Lowerer, node: Node) -> None:
     """
     rule = RULES.get(node.operator)
     if rule is None:
-        raise NotLowered(f"{node.operator} has no machine code", node.origin)
+        reason = REASONS.get(node.operator)
+        raise NotLowered(f"{node.operator} has no machine code{f': {reason}' if reason else ''}", node.origin)
     rule(state, node)
     for output in node.outputs:
         state.settle(output)

@@ -181,7 +181,7 @@ def has_signed_zeros(graph: Graph) -> bool:
 
 
 _EITHER_ZERO: Final = frozenset((
-    "minimum", "maximum", "fmin", "fmax", "min", "max", "nanmin", "nanmax", "clip", "ptp",
+    "sort", "topk", "minimum", "maximum", "fmin", "fmax", "min", "max", "nanmin", "nanmax", "clip", "ptp",
     "relu", "relu6", "hardswish", "hardsigmoid", "hardtanh",
 ))  # fmt: skip
 

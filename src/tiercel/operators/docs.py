@@ -7,7 +7,7 @@ operator is written here; a test compares the page in the repository with what t
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tiercel.operators.lowering import KEYS
@@ -46,6 +46,10 @@ In-place forms (`x += y`) on an array write operand 0, return it, and refuse a r
 **exactness** says how far compiled code may be from the reference: `exact` equal bits; `bounded` by units in the last
 place (ULP); `reordered` by the error of a sum in another order.
 
+**compiled** says what an operator becomes in machine code: a part of a fused loop, loops of its own, others it is
+written out in; or why it always runs interpreted. In a dtype, with an attribute or at a size that has no code (complex
+numbers, to begin with) the others do as well; `explain()` names the operator, the line and the reason.
+
 **may fail** lists what a call can still raise when its types are right:
 
 {failures}
@@ -69,27 +73,34 @@ _COLUMNS: Final = (
     "exactness",
     "may fail",
     "lowering",
+    "compiled",
 )
 
 
-def render() -> str:
-    """Return the page as Markdown text, ending with a newline."""
+def render(compiled: Mapping[str, str] | None = None) -> str:
+    """Return the page as Markdown text, ending with a newline.
+
+    Args:
+        compiled: for each operator what it is compiled to, or why it is interpreted (the compiler, which knows, stands
+            above this package).
+    """
     failures = "\n".join(f"- `{name}`: {text}" for name, text in FAILURES.items())
     parts = [_HEAD.format(failures=failures)]
     for module_name in MODULES:
         module = importlib.import_module(f"tiercel.operators.rows.{module_name}")
         names = [row.name for row in getattr(module, "ROWS", ())]
         if names:
-            parts.append(_family(module_name, module.__doc__ or "", names))
+            parts.append(_family(module_name, module.__doc__ or "", names, compiled or {}))
     parts.append(_lowering())
     return "\n".join(parts)
 
 
-def _family(name: str, doc: str, rows: list[str]) -> str:
+def _family(name: str, doc: str, rows: list[str], compiled: Mapping[str, str]) -> str:
     lines = [f"## {name.capitalize()}", "", " ".join(doc.partition("\n\n")[0].split()), ""]
     lines.append(f"| {' | '.join(_COLUMNS)} |")
     lines.append(f"|{'---|' * len(_COLUMNS)}")
-    lines.extend(f"| {' | '.join(map(_escape, _cells(ALL[row])))} |" for row in rows)
+    cells = [(*_cells(ALL[row]), compiled.get(row, "")) for row in rows]
+    lines.extend(f"| {' | '.join(map(_escape, row))} |" for row in cells)
     return "\n".join(lines) + "\n"
 
 

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from tiercel.compiler.coverage import describe
+
 __all__ = ["PAGES", "main", "render"]
 
 # File in docs/ -> the module whose `render()` returns its text.
@@ -31,7 +33,8 @@ def render(page: str) -> str:
         page: a key of `PAGES`.
     """
     module = PAGES[page]
-    text: str = importlib.import_module(module).render()
+    arguments = (describe(),) if page == "operators.md" else ()
+    text: str = importlib.import_module(module).render(*arguments)
     return _NOTE.format(module=module) + text.rstrip("\n") + "\n"
 
 

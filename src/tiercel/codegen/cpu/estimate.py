@@ -6,6 +6,7 @@ arithmetic node on one element in vector code, about 0.06 ns. Only the order of 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from tiercel.loops.form import (
@@ -16,6 +17,7 @@ from tiercel.loops.form import (
     Contract,
     Expr,
     For,
+    Let,
     Multiply,
     Stmt,
     Turn,
@@ -52,35 +54,58 @@ def _weight(node: Expr) -> int:
     return _COSTLY[node.op] if isinstance(node, Binary) and is_long(node) else 1
 
 
-def work_of(stmt: Stmt, known: set[str]) -> Expr:
-    """Units of one execution of `stmt`; extents that use names outside of `known` count as 64."""
+def work_of(stmt: Stmt, known: set[str], lets: Mapping[str, Expr] | None = None) -> Expr:
+    """Units of one execution of `stmt`. Extents that use names outside of `known` count as what they are at most, where
+    that can be said (`lets` has what names inside stand for), else as 64.
+    """
+    inside = dict(lets or {})
     match stmt:
         case Block():
             total: Expr = Const(0, INDEX)
             for inner in stmt.body:
-                total = index_add(total, work_of(inner, known))
+                if isinstance(inner, Let):
+                    inside[inner.name] = inner.value
+                total = index_add(total, work_of(inner, known, inside))
             return total
         case For() if stmt.work is not None and _is_known(stmt.work, known):
             return stmt.work
         case For():
-            return index_mul(_extent(stmt.extent, known), work_of(stmt.body, known))
+            return index_mul(_extent(stmt.extent, known, inside), work_of(stmt.body, known, inside))
         case While():
             return Const(_UNKNOWN_EXTENT * 16, INDEX)
         case Multiply() | Contract():
             # a fused multiply-add at full rate is a third of a unit
-            volume = index_mul(_extent(stmt.m, known), index_mul(_extent(stmt.n, known), _extent(stmt.k, known)))
-            return index_add(volume, Const(64, INDEX))
+            rest = index_mul(_extent(stmt.n, known, inside), _extent(stmt.k, known, inside))
+            return index_add(index_mul(_extent(stmt.m, known, inside), rest), Const(64, INDEX))
         case Turn():
-            return index_add(index_mul(_extent(stmt.m, known), _extent(stmt.n, known)), Const(64, INDEX))
+            area = index_mul(_extent(stmt.m, known, inside), _extent(stmt.n, known, inside))
+            return index_add(area, Const(64, INDEX))
     own = sum(node_weight(e) for e in expressions(stmt))
     total = Const(own, INDEX)
     for block in blocks(stmt):
-        total = index_add(total, work_of(block, known))
+        total = index_add(total, work_of(block, known, inside))
     return total
 
 
-def _extent(node: Expr, known: set[str]) -> Expr:
-    return node if _is_known(node, known) else Const(_UNKNOWN_EXTENT, INDEX)
+def _extent(node: Expr, known: set[str], lets: Mapping[str, Expr]) -> Expr:
+    found = _most(node, known, lets)
+    return Const(_UNKNOWN_EXTENT, INDEX) if found is None else found
+
+
+def _most(node: Expr, known: set[str], lets: Mapping[str, Expr]) -> Expr | None:
+    """An upper bound of a size, made of known names."""
+    if _is_known(node, known):
+        return node
+    match node:
+        case Var():
+            value = lets.get(node.name)
+            return None if value is None else _most(value, known, lets)
+        case Binary(op="min"):
+            sides = [s for s in (_most(node.a, known, lets), _most(node.b, known, lets)) if s is not None]
+            return Binary("min", *sides) if len(sides) == 2 else sides[0] if sides else None
+        case Binary(op="sub"):
+            return _most(node.a, known, lets)
+    return None
 
 
 def _is_known(node: Expr, known: set[str]) -> bool:

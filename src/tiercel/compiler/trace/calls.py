@@ -85,6 +85,11 @@ class Calls(Scalars):
         """Calls of classes and C functions that are understood: `np.float32(x)`, `math.sqrt(n)`, named tuples."""
         if isinstance(target, type) and is_dtype(target) and issubclass(target, np.generic) and len(args) == 1:
             given = args[0]
+            dtype = as_dtype(target)
+            if isinstance(given, Value) and isinstance(given.type, NpScalarType) and given.type.dtype.kind in "biuf":
+                # floats round; what may wrap or raise is left to Python
+                if dtype.kind == "f" or np.can_cast(given.type.dtype.numpy, dtype.numpy):
+                    return self.node("astype", (given,), {"dtype": dtype}, NpScalarType(dtype))
             if isinstance(given, Value) and not isinstance(given.type, ArrayType | NpScalarType):
                 return self.node("astype", (given,), {"dtype": as_dtype(target)}, NpScalarType(as_dtype(target)))
         if isinstance(target, type) and issubclass(target, tuple) and hasattr(target, "_fields"):

@@ -29,7 +29,6 @@ REASONS: Final[Mapping[str, str]] = {
     "scatter": "no code has been written for it; x[i] = v has some",
     "scatter_nd": "no code has been written for it; x[i, j] = v has some",
     "interpolate": "no code has been written for it",
-    "linspace": "no code has been written for it",
     "dstack": "no code has been written for it",
     "depend": "it orders side effects of Python",
 }

@@ -211,7 +211,10 @@ class Lowerer:
 
     def arena(self, hint: str, dtype: DType, shape: tuple[DimLike, ...]) -> Memory:
         """An arena buffer; with room for the most that a size of the loop around it can be."""
-        room = tuple(dim_expression(substitute(d, self.largest)) for d in shape)
+        most = [substitute(d, self.largest) for d in shape]
+        if any(symbol in self.trips for d in most for symbol in symbols_of(d)):
+            raise NotLowered("an array whose size changes from pass to pass of a loop")
+        room = tuple(dim_expression(d) for d in most)
         buffer = Buffer(self.fresh(hint), dtype, room, space="arena")
         self.emit(Allocate(buffer))
         return Memory.whole(buffer, shape)

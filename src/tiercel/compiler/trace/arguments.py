@@ -136,6 +136,8 @@ def _value_result(frame: Frame, x: Value, seen: Seen) -> Result:
 
 
 def _array_result(trace: Trace, x: Value, seen: Seen) -> Result:
+    if x in trace.borrowed:
+        raise Untraceable("it returns what NumPy makes as a view of another array")
     frame = trace.frames[0]
     root = x
     while root in trace.bases and trace.input_of(root) is None:

@@ -17,7 +17,7 @@ from tiercel.bytecode.instructions import Instruction
 from tiercel.compiler.abstract import Abstract, ListState, Tuple, Unknown, Untraceable
 from tiercel.compiler.graph import Branch, Graph, Merged, Step, Value
 from tiercel.compiler.trace.closures import Closures
-from tiercel.compiler.trace.state import Left, LoopTest, Outcome, Raised, Returned, State
+from tiercel.compiler.trace.state import Condition, Left, LoopTest, Outcome, Raised, Returned, State
 from tiercel.operators.layout import Layout
 from tiercel.operators.types import ArrayType, PyBoolType, PyFloatType, PyIntType, Type, is_python_scalar
 
@@ -37,6 +37,9 @@ class Branches(Closures):
                 return LoopTest(condition, ins.then, ins.else_)
             if inside == [False, True]:
                 return LoopTest(self.scalar_node("logical_not", condition), ins.else_, ins.then)
+        sizes = self.trace.conditions.get(condition) if self.trace.specialise else None
+        if sizes is not None:
+            return self.branch_on_sizes(condition, sizes, ins)
         join = self.flow.join[at]
         before = self.state
         arms: list[tuple[Outcome, State, list[Step]]] = []
@@ -63,8 +66,9 @@ class Branches(Closures):
             left = arms[arm][0]
             if isinstance(left, Raised | Left):
                 other = arms[1 - arm]
-                holds = self.scalar_node("logical_not", condition) if opposite else condition
+                holds = self.negated(condition) if opposite else condition
                 self.guard(holds, "an exception" if isinstance(left, Raised) else left.text)
+                self.learn(holds)
                 self.trace.steps.extend(other[2])
                 self.state = other[1]
                 return other[0]
@@ -77,6 +81,13 @@ class Branches(Closures):
             raise Untraceable("break or continue in a branch that depends on data")
         self.merge(condition, before, arms, int(outcomes[0]))  # type: ignore[arg-type]
         return outcomes[0]
+
+    def branch_on_sizes(self, condition: Value, sizes: Condition, ins: Instruction) -> int:
+        """The arm that these sizes take, and a guard: code for sizes that take the other one comes when they do."""
+        holds = condition if sizes.truth else self.negated(condition)
+        self.guard(holds, "sizes that take another branch")
+        self.learn(holds)
+        return int(ins.then if sizes.truth else ins.else_)
 
     def returning_branch(
         self, condition: Value, arms: list[Any], stops: frozenset[int]

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from tiercel.bytecode.instructions import Instruction
-from tiercel.bytecode.program import ObjectRef
 from tiercel.compiler.abstract import Abstract, CellRef, Closure, Known, ListState, Mapping, Untraceable
 from tiercel.compiler.trace.calls import Calls
 from tiercel.compiler.trace.objects import Cell
@@ -58,7 +57,6 @@ class Closures(Calls):
     def make_function(self, ins: Instruction) -> Closure:
         """A function of the code, defaults and cells of an instruction."""
         code: Any = self.constants[~ins.code]
-        code = code.value if isinstance(code, ObjectRef) else code
         if not isinstance(code, types.CodeType):
             raise Untraceable("a function is made")
         defaults = () if ins.defaults is None else tuple(self.items(self.operand(ins.defaults)))

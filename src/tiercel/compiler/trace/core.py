@@ -10,15 +10,17 @@ instruction of the outermost function, because that is where the interpreter goe
 
 from __future__ import annotations
 
+import operator
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from collections.abc import Mapping as Mapping_
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from tiercel.bytecode.instructions import Instruction
-from tiercel.bytecode.program import UNBOUND, Function
+from tiercel.bytecode.program import UNBOUND, Function, ObjectRef
 from tiercel.compiler.abstract import (
     Abstract,
     Known,
@@ -35,7 +37,7 @@ from tiercel.compiler.environment import Environment, is_plain
 from tiercel.compiler.flow import Flow, flow_of
 from tiercel.compiler.graph import Guard, Input, Node, Value
 from tiercel.compiler.trace.objects import is_frozen, tensor_type, unwrapped
-from tiercel.compiler.trace.state import BOOL, MAX_UNROLL, Outcome, State, Trace
+from tiercel.compiler.trace.state import BOOL, MAX_UNROLL, Condition, Outcome, State, Trace
 from tiercel.dtypes import DType, as_dtype, is_dtype
 from tiercel.errors import TiercelError
 from tiercel.operators.types import ArrayType, NpScalarType, PyBoolType, PyFloatType, PyIntType, Type
@@ -57,6 +59,17 @@ class Mark:
     needed: list[DimLike | Value]
 
 
+COMPARED: Final[Mapping_[str, Callable[[int, int], bool]]] = {
+    "equal": operator.eq, "not_equal": operator.ne, "less": operator.lt,
+    "less_equal": operator.le, "greater": operator.gt, "greater_equal": operator.ge,
+}  # fmt: skip
+"""Comparisons of sizes."""
+OPPOSITE: Final = {
+    "equal": "not_equal", "not_equal": "equal", "less": "greater_equal", "greater_equal": "less",
+    "greater": "less_equal", "less_equal": "greater",
+}  # fmt: skip
+
+
 class FrameCore:
     """The walk of one function: its registers, and the nodes it adds to the trace.
 
@@ -73,7 +86,8 @@ class FrameCore:
     ) -> None:
         self.trace = trace
         self.function = function
-        self.constants = constants
+        # objects that the program names are those it was given
+        self.constants = [c if not isinstance(c, ObjectRef) or c.value is None else c.value for c in constants]
         self.environment = environment
         self.flow: Flow = flow_of(function)
         self.origin = origin  # of the call in the outermost function, None for that itself
@@ -227,13 +241,53 @@ class FrameCore:
             return known
         try:
             size = evaluate(x, trace.sample)
-        except TiercelError:
+        except (TiercelError, ZeroDivisionError):
             return False  # a size that only running decides
         if size < least:
             return False
         self.guard(self.scalar_node("greater_equal", self.size_value(x), self.number(least)), f"a size below {least}")
         trace.facts.set_range(x, Range(least, None))
         return True
+
+    def size_condition(self, name: str, a: DimLike, b: DimLike, values: Sequence[Value] = ()) -> Value:
+        """A comparison of sizes (`values`, if they are there) as a bool, and what it is for the arguments at hand."""
+        made = self.node(name, values or (self.size_value(a), self.size_value(b)), {}, PyBoolType())
+        sample = self.trace.sample
+        try:
+            truth = COMPARED[name](evaluate(a, sample), evaluate(b, sample))
+        except (TiercelError, ZeroDivisionError):
+            return made  # it depends on a loop's counter, or on data
+        self.trace.conditions[made] = Condition(truth, ((name, a, b),))
+        return made
+
+    def both(self, x: Value, y: Value) -> Value:
+        """Two conditions at once."""
+        made = self.node("logical_and", (x, y), {}, NpScalarType(BOOL))
+        one, two = self.trace.conditions.get(x), self.trace.conditions.get(y)
+        if one is not None and two is not None:
+            self.trace.conditions[made] = Condition(one.truth and two.truth, one.parts + two.parts)
+        return made
+
+    def negated(self, x: Value) -> Value:
+        """The opposite."""
+        made = self.node("logical_not", (x,), {}, NpScalarType(BOOL))
+        known = self.trace.conditions.get(x)
+        if known is not None:
+            parts = [(OPPOSITE[name], a, b) for name, a, b in known.parts]
+            self.trace.conditions[made] = Condition(not known.truth, tuple(parts) if len(parts) == 1 else ())
+        return made
+
+    def learn(self, guarded: Value) -> None:
+        """What a condition that has been guarded says of sizes."""
+        condition = self.trace.conditions.get(guarded)
+        for name, a, b in condition.parts if condition is not None and condition.truth else ():
+            difference = a - b
+            within = {
+                "equal": Range(0, 0), "less": Range(None, -1), "less_equal": Range(None, 0),
+                "greater": Range(1, None), "greater_equal": Range(0, None),
+            }.get(name)  # fmt: skip
+            if within is not None and isinstance(difference, Dim):
+                self.trace.facts.set_range(difference, within)
 
     def size_value(self, dim: DimLike) -> Value:
         """A size as a Python int."""

@@ -51,6 +51,10 @@ class Instructions(Peeling):
     def _check(self, ins: Instruction) -> None:
         self.operand(ins.x)
 
+    def _try(self, ins: Instruction) -> None:
+        """An exception in the block leaves for the interpreter, which runs the handler."""
+        del ins
+
     def _end_try(self, ins: Instruction) -> None:
         del ins
 
@@ -151,9 +155,9 @@ class Instructions(Peeling):
             items = [self.operand(i) for i in ins.items]
             pairs = zip(items[::2], items[1::2], strict=True)
             self.registers[ins.dst] = Mapping(tuple((self.static(k), v) for k, v in pairs))
-        elif what == "tuple_star":
+        elif what in ("tuple_star", "list_star"):
             joined = [item for i in ins.items for item in self.items(self.operand(i))]
-            self.registers[ins.dst] = Tuple(tuple(joined))
+            self.registers[ins.dst] = Tuple(tuple(joined)) if what == "tuple_star" else self.new_list(joined)
         else:
             # harmless unless used: a string for a message, a set
             self.registers[ins.dst] = Unknown(f"a {what}")
@@ -310,11 +314,11 @@ _HANDLERS: dict[str, Callable[[Instructions, Instruction], None]] = {
     "StoreCell": Instructions._store_cell,
     "StoreTensor": Instructions._store_tensor,
     "Scalar": Instructions._scalar,
+    "Try": Instructions._try,
     "Unpack": Instructions._unpack,
 }
 
 
 _REFUSED = {
     "StoreAttr": "an attribute is written",
-    "Try": "try and with are handled by the interpreter",
 }

@@ -15,7 +15,7 @@ from typing import Any
 
 from tiercel.compiler.abstract import Abstract, Known, ListRef, Tuple, Untraceable, type_of_abstract
 from tiercel.compiler.graph import Node, Value
-from tiercel.compiler.trace.core import same_key
+from tiercel.compiler.trace.core import COMPARED, same_key
 from tiercel.compiler.trace.objects import is_abstract
 from tiercel.compiler.trace.state import BOOL, FLOAT64, INT64, SAFE_INT
 from tiercel.compiler.trace.writes import Writes
@@ -59,6 +59,10 @@ class Operators(Writes):
         collected = self.joined(row, bound)
         if collected is not None:
             return collected
+        if row.spellings[spelling].kind == "syntax" and any(isinstance(x, Tuple) for x in bound.operands):
+            plain = self.tuple_operation(row.name, list(bound.operands))
+            if plain is not None:
+                return plain
         heap = self.state.heap
         types_: list[Any] = []
         inputs: list[Value] = []
@@ -131,6 +135,43 @@ class Operators(Writes):
         again = self.operand(following.key)
         parts = again.items if isinstance(again, Tuple) else (again,)
         return self.operand(following.x) is base and same_key(self.full_key(parts), key)
+
+    def tuple_operation(self, name: str, operands: list[Abstract]) -> Abstract | None:
+        """`shape[:-1] + (n,)`, `(1,) * n` and comparisons of tuples, which are Python's own; None for anything else."""
+        x, y = operands
+        if name == "add" and isinstance(x, Tuple) and isinstance(y, Tuple):
+            return Tuple(x.items + y.items)
+        if name == "multiply":
+            items, times = (x, y) if isinstance(x, Tuple) else (y, x)
+            known = times.type.value if isinstance(times, Value) and isinstance(times.type, PyIntType) else None
+            return Tuple(items.items * known) if isinstance(items, Tuple) and isinstance(known, int) else None
+        if name in ("equal", "not_equal") and isinstance(x, Tuple) and isinstance(y, Tuple):
+            alike = self.same_items(x, y)
+            if isinstance(alike, bool):
+                return self.constant(alike == (name == "equal"))
+            return alike if name == "equal" else self.negated(alike)
+        return None
+
+    def same_items(self, x: Tuple, y: Tuple) -> bool | Value:
+        """Are two tuples of numbers equal?"""
+        if len(x.items) != len(y.items):
+            return False
+        unknown: Value | None = None
+        for a, b in zip(x.items, y.items, strict=True):
+            one, two = self.static(a), self.static(b)
+            if not isinstance(one, int | Dim) or not isinstance(two, int | Dim):
+                if isinstance(one, Dim) or isinstance(two, Dim):
+                    raise Untraceable("a comparison of sizes with other things")
+                if one != two:
+                    return False
+                continue
+            equal = self.trace.facts.equal(one, two)
+            if equal is False:
+                return False
+            if equal is None:
+                same = self.size_condition("equal", one, two)
+                unknown = same if unknown is None else self.both(unknown, same)
+        return True if unknown is None else unknown
 
     @staticmethod
     def takes_lists(row: Operator, spelling: int, operands: Sequence[Any]) -> bool:
@@ -237,6 +278,8 @@ class Operators(Writes):
                     self.trace.share(output, viewed)
                     if alias.kind == "view" and row.name in PLAIN_VIEWS:
                         self.trace.bases[output] = viewed
+        if row.name == "linspace":
+            self.trace.borrowed.update(outputs)
         self.trace.add(Node(row.name, tuple(inputs), attributes, outputs, self.site()))
         if not isinstance(type_, TupleType | ListType):
             return outputs[0]
@@ -247,6 +290,10 @@ class Operators(Writes):
     def python_scalar(self, row: Operator, inputs: list[Value], type_: Type) -> Abstract:
         """Arithmetic of Python numbers that are not known: what may raise is guarded or refused."""
         name = row.name
+        if isinstance(type_, PyBoolType) and name in COMPARED and len(inputs) == 2:
+            sizes = [v.type.value if isinstance(v.type, PyIntType) else None for v in inputs]
+            if sizes[0] is not None and sizes[1] is not None:
+                return self.size_condition(name, sizes[0], sizes[1], inputs)
         if isinstance(type_, PyIntType):
             if name not in ("add", "subtract", "negative", "positive"):
                 raise Untraceable(f"{name} of Python ints whose size is not known")

@@ -46,15 +46,36 @@ def trace_region(
         arguments: one value per parameter; only their types are used (and the identity of objects).
         name: of the region.
         speculate: where the code combines two sizes that are not known to be equal but are in these arguments,
-            assume it: the region is then guarded to be entered only with sizes that agree.
+            assume it: the region is then guarded to be entered only with sizes that agree. What cannot be followed for
+            any sizes is followed for those that agree, and branch, as these do.
 
     Raises:
         Untraceable: with the reason and the instruction.
     """
+    try:
+        return _trace(function, constants, environment, arguments, name, speculate=speculate, specialise=False)
+    except Untraceable as error:
+        try:
+            return _trace(function, constants, environment, arguments, name, speculate=True, specialise=True)
+        except Untraceable:
+            raise error from None
+
+
+def _trace(
+    function: Function,
+    constants: Sequence[Any],
+    environment: Environment,
+    arguments: Sequence[Any],
+    name: str,
+    *,
+    speculate: bool,
+    specialise: bool,
+) -> Region:
+    """Trace, with the arms of branches on sizes compiled both, or only those that these sizes take."""
     substitution: dict[str, DimLike] = {}
     for _ in range(MAX_ASSUMPTIONS):
         trace = Trace(Facts())
-        trace.substitution, trace.speculate = substitution, speculate
+        trace.substitution, trace.speculate, trace.specialise = substitution, speculate, specialise
         environment.conditions.clear()
         environment.classes.clear()
         region: Region | None = None
@@ -85,7 +106,7 @@ def _assume(trace: Trace, substitution: dict[str, DimLike]) -> bool:
             if a == b or size_of(a, trace.sample) != size_of(b, trace.sample):
                 continue
             found = solve_for_symbol(a, b) or _beyond_extremes(a, b, trace)
-        except TiercelError:
+        except (TiercelError, ZeroDivisionError):
             continue  # a size that only running decides
         # A size is not taken to be 0 or 1: whether it broadcasts is decided when running.
         if found is None or (isinstance(found[1], int) and found[1] < 2):

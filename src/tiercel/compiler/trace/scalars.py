@@ -80,8 +80,7 @@ class Scalars(Views):
                     if not isinstance(type_.value, Dim):
                         return bool(type_.value)
                     zero = self.trace.facts.equal(type_.value, 0)
-                    if zero is not None:
-                        return not zero
+                    return self.size_condition("not_equal", type_.value, 0) if zero is None else not zero
                 if isinstance(type_, ArrayType) and type_.rank > 0:
                     raise Untraceable("the truth of an array")
                 if isinstance(type_, PyBoolType) or getattr(type_, "dtype", None) is BOOL:

@@ -103,12 +103,22 @@ class Entered:
     owners: frozenset[Value]
 
 
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition on sizes: what it is for the arguments at hand, and the comparisons that all hold if it is true."""
+
+    truth: bool
+    parts: tuple[tuple[str, DimLike, DimLike], ...]
+
+
 class Trace:
     """The graph under construction, shared by all functions walked."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self.speculate = True  # whether what holds for the arguments at hand may be assumed and guarded
+        self.specialise = False  # whether a branch on sizes takes the arm of the sizes at hand
+        self.borrowed: set[Value] = set()  # fresh arrays that NumPy gives as views of others
         self.numbers = itertools.count()
         self.inputs: list[Input] = []
         self.by_source: dict[Source, int] = {}  # the number of the input
@@ -127,6 +137,7 @@ class Trace:
         self.substitution: dict[str, DimLike] = {}
         self.sample: dict[str, int] = {}
         self.pairs: list[tuple[DimLike, DimLike]] = []
+        self.conditions: dict[Value, Condition] = {}  # bools that depend on sizes only
 
     def symbol(self, name: str, size: int, kind: str = "input") -> DimLike:
         """The symbol of a size, or what it is assumed to equal."""

@@ -170,6 +170,20 @@ def test_reductions_over_every_axis(operator, axis, keepdims):
     agree(region, lambda x: getattr(np, operator)(x, axis=axis, keepdims=keepdims), *sets, atol=1e-5)
 
 
+@pytest.mark.parametrize("operator", ["sum", "max", "any"])
+def test_all_of_a_long_array_in_chunks(operator):
+    """Of 64 partial sums in a chunk of 2**14: the error is far below that of adding one by one."""
+    b = RegionBuilder(operator)
+    x = b.input("x", ("A", "B"))
+    runner = Runner(b.region(b.apply(operator, x)))
+    assert "# parallel" in to_text(runner.lowered.function)
+    for shape in ((0, 3) if operator != "max" else (1, 1), (3, 5), (128, 128), (37, 1000), (1000, 1001)):
+        values = np.random.default_rng(1).uniform(0, 1, shape).astype(np.float32)
+        exact = getattr(np, operator)(values.astype(np.float64))
+        bound = (2**14 / 16 + values.size / 2**14 / 16 + 16) * 2.0**-24
+        np.testing.assert_allclose(runner(values), exact, rtol=bound if operator == "sum" else 0)
+
+
 def test_variance_is_two_pass():
     """A large mean does not destroy the small variance."""
     b = RegionBuilder("variance")

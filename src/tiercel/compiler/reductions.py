@@ -1,7 +1,7 @@
 """A reduction over any axes of an array in memory, by itself.
 
 Over trailing axes it is a row reduction of the merged axes; over others the innermost kept axis is the vector axis,
-with one partial result per lane.
+with one partial result per lane. All of a long array is folded in chunks, then the results of the chunks.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ from tiercel.compiler.fuse import REDUCTIONS
 from tiercel.compiler.graph import Node
 from tiercel.compiler.maker import reduced_axes
 from tiercel.compiler.memory import Memory
-from tiercel.compiler.nests import Access, identity_of
+from tiercel.compiler.nests import CHUNK, Access, identity_of
+from tiercel.dtypes import DType
 from tiercel.loops.form import (
     INDEX,
+    Binary,
     Block,
     Buffer,
     Compare,
     Const,
     Expr,
     For,
+    Let,
     Load,
     Local,
     Reduce,
@@ -32,9 +35,31 @@ from tiercel.loops.form import (
     Var,
 )
 from tiercel.operators.types import ArrayType, NpScalarType, Shape
+from tiercel.shapes import DimLike, ceil_div
 
 if TYPE_CHECKING:
     from tiercel.compiler.lower import Lowerer
+
+
+def _in_chunks(
+    state: Lowerer, buffer: Buffer, count: DimLike, op: str, accumulator: DType
+) -> tuple[Buffer, tuple[DimLike]]:
+    """The results of chunks of a long vector, as a vector: shared among the threads, in an order that their number does
+    not change, and so that each partial sum is of few terms.
+    """
+    many = ceil_div(count, CHUNK)
+    partial = state.arena("partial", accumulator, (many,))
+    chunk, first, length, j, fold = (state.fresh(n) for n in ("chunk", "first", "length", "j", "fold"))
+    value = cast(Load(buffer, (Binary("add", Var(first), Var(j)),)), accumulator)
+    inside = (
+        Let(first, Binary("mul", Var(chunk), Const(CHUNK, INDEX))),
+        Let(length, Binary("min", Const(CHUNK, INDEX), Binary("sub", dim_expression(count), Var(first)))),
+        Local(fold, Const(identity_of(op, accumulator), accumulator)),
+        For(j, Var(length), Block((Reduce(fold, op, value),)), "vector"),
+        Store(partial.root, (Var(chunk),), Var(fold, accumulator)),
+    )
+    state.emit(For(chunk, dim_expression(many), Block(inside), "parallel"))
+    return partial.root, (many,)
 
 
 def lower_reduction(state: Lowerer, node: Node) -> None:
@@ -76,6 +101,8 @@ def lower_reduction(state: Lowerer, node: Node) -> None:
     if not kept:
         whole = Access(access.memory, inner_access.strides)
         buffer = state.nests.declare(whole, inner_dims, node.inputs[0].name or "x")
+        if len(inner_dims) == 1 and not (isinstance(inner_dims[0], int) and inner_dims[0] <= CHUNK):
+            buffer, inner_dims = _in_chunks(state, buffer, inner_dims[0], op, accumulator)
         state.emit(Local(name, start))
         for stmt in fold((), buffer, inner_dims, vector=True):
             state.emit(stmt)

@@ -7,6 +7,7 @@ import pytest
 
 from tests.vm.test_dispatch import call, heat, tiers_of, way  # noqa: F401  the fixture runs all ways to call
 from tiercel import Tensor
+from tiercel.vm.context import machine
 
 
 def append(cache, step):
@@ -99,9 +100,12 @@ def test_interpreted_and_compiled_steps_take_turns(grower):
 
 def test_arrays_are_copied(grower):
     cache = np.zeros((2, 3, 3), "float32")
+    heat(grower, cache, step(1), times=9)
     result = call(grower, cache, step(1))
     assert type(result) is np.ndarray
     assert not np.shares_memory(result, cache)
+    reasons = [line.reason for line in machine().ledger.lines("copy")]
+    assert any("a tc.Tensor grows in place" in reason for reason in reasons)
 
 
 def test_several_steps_at_once(grower):

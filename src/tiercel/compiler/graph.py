@@ -302,10 +302,13 @@ def uses(step: Step) -> set[Value]:
     return set(own_uses(step)).union(*(own_uses(inner) for graph in graphs(step) for inner in steps(graph)))
 
 
-def continued_input(steps: Iterable[Step], inputs: Sequence[Input], value: Value) -> tuple[int, int] | None:
+def continued_input(
+    steps: Iterable[Step], inputs: Sequence[Input], value: Value, wrapper: str = "Tensor"
+) -> tuple[int, int] | None:
     """The input that a value continues, and along which axis: `concat([input, ...], axis)` of a Tensor that is passed.
 
-    Such a result grows in the Tensor's own memory where that has room (`values.growth`).
+    Such a result grows in the Tensor's own memory where that has room (`values.growth`). With another `wrapper` the
+    same of other arrays, which are copied each time.
     """
     type_ = value.type
     for step in steps:
@@ -317,6 +320,26 @@ def continued_input(steps: Iterable[Step], inputs: Sequence[Input], value: Value
         for number, given in enumerate(inputs):
             first = given.value.type
             if given.value is step.inputs[0] and isinstance(first, ArrayType) and isinstance(type_, ArrayType):
-                same = first.dtype is type_.dtype and first.wrapper == type_.wrapper == "Tensor"
+                same = first.dtype is type_.dtype and first.wrapper == type_.wrapper == wrapper
                 return (number, axis % first.rank) if same and not given.frozen else None
     return None
+
+
+def copied_caches(region: Region) -> Iterator[Node]:
+    """Concatenations that hand an ndarray over, longer: all of it is copied in each call."""
+    kept: list[Value] = []
+
+    def look(result: Result) -> None:
+        if result.what == "value" and result.value is not None:
+            kept.append(result.value)
+        for item in result.items:
+            look(item)
+
+    for exit_ in region.exits.values():
+        for result in exit_.values():
+            look(result)
+    for step in region.graph.steps:
+        if isinstance(step, Node) and any(v in kept for v in step.outputs):
+            found = continued_input(region.graph.steps, region.inputs, step.outputs[0], "ndarray")
+            if found is not None:
+                yield step

@@ -35,7 +35,7 @@ from tiercel.codegen.cpu.stub import SAMPLE, SAMPLE_QUICK, Head
 from tiercel.compiler.abstract import Untraceable
 from tiercel.compiler.elementwise import NotLowered
 from tiercel.compiler.environment import Condition, Environment
-from tiercel.compiler.graph import Region
+from tiercel.compiler.graph import Region, copied_caches
 from tiercel.compiler.lower import Lowered, lower_region
 from tiercel.compiler.trace import trace_region
 from tiercel.config import Settings
@@ -93,6 +93,9 @@ class Built:
     certificate: dict[str, Any]
     from_cache: bool = False
     quick: bool = False
+
+
+_GROWS: Final = "a concatenation copies all of an ndarray in each call; a tc.Tensor grows in place"
 
 
 class Ticket(Protocol):
@@ -489,6 +492,8 @@ class Tiers:
             yield
             started = time.perf_counter_ns()
             variant.lowered = lower_region(region)
+            for node in copied_caches(region):
+                self._ledger("copy", _GROWS, node.origin).add()
             variant.stages_ms["lower"] = (time.perf_counter_ns() - started) / 1e6
         except (Untraceable, NotLowered) as error:
             index = getattr(error, "index", None)

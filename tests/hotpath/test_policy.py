@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiercel import config
+from tiercel.hotpath import policy
+from tiercel.hotpath.history import History
 from tiercel.hotpath.policy import Counters, break_even, decide, pay_back
 
 MS = 1_000_000
@@ -60,3 +62,28 @@ def test_pay_back_after():
     slower = pay_back(1.0, 1.5, 30.0, 10)
     assert slower.calls is None
     assert slower.text.startswith("slower by 0.5 ms")
+
+
+def test_what_is_not_expected_to_pay_waits_but_never_for_long():
+    settings = config.current().replace(hot_time_ms=20.0, hot_total_ms=100.0, hot_count=5, warmup_calls=3, level="O2")
+    dear, cheap = policy.Estimate(300.0, 2.0), policy.Estimate(30.0, 2.0)
+    early = policy.Counters(10, total_ns=25_000_000)
+    assert policy.decide(early, settings, cheap).hot
+    put_off = policy.decide(early, settings, dear)
+    assert not put_off.hot
+    assert "about 300 ms" in put_off.reason
+    assert "240 calls" in put_off.reason
+    assert policy.decide(policy.Counters(40, total_ns=100_000_000), settings, dear).hot
+    assert not policy.decide(early, settings, policy.Estimate(1.0, 0.9)).hot
+    assert policy.decide(early, settings.replace(hot_time_ms=0.0), dear).hot
+
+
+def test_history_gives_medians():
+    past = History()
+    assert past.expected_ms(10) == 30.0
+    assert past.expected_speed_up() == 2.0
+    for ms in (10.0, 20.0, 90.0):
+        past.compiled(10, ms)
+    past.ran(300, 100)
+    assert past.expected_ms(20) == 40.0
+    assert past.expected_speed_up() == 3.0

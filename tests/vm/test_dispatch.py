@@ -413,3 +413,44 @@ def test_waiting_does_the_stages_that_are_left():
     assert not builder.submitted
     assert tiers.wait(10)
     assert tiers.entries
+
+
+def test_an_entry_demoted_by_a_loaded_machine_is_put_back_once():
+    tiers, _ = tiers_of(scaled, settings={"demote_window": 4})
+    x, y = random(3, 5), random(5)
+    heat(tiers, x, y)
+    (entry,) = tiers.entries
+    quick, native, load = entry.run, entry.stub, [0.001]
+
+    def slow(arguments):
+        time.sleep(load[0])
+        return quick(arguments)
+
+    entry.run = slow
+    if native is not None:
+        entry.stub = lambda *arguments: (time.sleep(load[0]), native(*arguments))[1]
+
+    def interpreted(_, given):
+        time.sleep(load[0])
+        return scaled(*given)
+
+    def one():
+        return tiers.run(interpreted, None, (x, y))  # as if there were no way around it
+
+    for _ in range(16 * 5):
+        one()
+        if not tiers.entries:
+            break
+    assert not tiers.entries
+    load[0] = 0.002  # everything is slow now, and was when it was demoted
+    for _ in range(3):
+        one()
+    assert not tiers.entries
+    one()
+    assert tiers.entries == (entry,)
+    (state,) = tiers.signatures.values()
+    assert state.variants[0].demoted == ""
+    state.interpreted = {bucket: type(times)([1] * 8, maxlen=32) for bucket, times in state.interpreted.items()}
+    for _ in range(16 * 40):
+        one()
+    assert not tiers.entries, "and not twice"

@@ -22,7 +22,8 @@ from tiercel.vm.report import Report, Subject, executed, make_report, stats
 STATS = {
     "calls", "interpreted_calls", "compiled_calls", "python_calls", "compiles", "tunes", "kernels", "fallbacks",
     "misses", "compiled_time_ns",
-    "demotions", "copies", "conversions", "transfers", "allocations", "helper_calls", "loop_entries",
+    "demotions", "copies", "conversions", "transfers", "allocations", "launches",
+    "packed_bytes", "trigger_percent", "helper_calls", "loop_entries",
     "loop_iterations", "instructions", "python_lines", "python_time_ns", "signatures", "time_ns",
 }  # fmt: skip
 
@@ -157,6 +158,7 @@ class Built:
         self.calls, self.time_ns, self.misses = calls, time_ns, misses
         self.from_cache = True
         self.without = ""
+        self.allocations, self.launches, self.packed_bytes = 1, calls + 3, 4096
         self.certificate = {"trials": [{}] * 8, "exact": False, "max_error": 1e-7, "elements": 90}
 
 
@@ -202,6 +204,8 @@ def test_compiled_calls_are_counted_beside():
     found = stats([s])
     assert (found["calls"], found["compiled_calls"], found["compiles"], found["kernels"]) == (11, 10, 1, 1)
     assert (found["misses"], found["demotions"], found["compiled_time_ns"]) == (2, 0, 20_000_000)
+    assert (found["allocations"], found["launches"], found["packed_bytes"]) == (1, 13, 4096)
+    assert found["trigger_percent"] == round(100 * 20_000_000 / (20_000_000 + found["time_ns"]))
     json.dumps(report.to_dict())
     checker = Checker()
     checker.feed(report._repr_html_())

@@ -65,6 +65,7 @@ KINDS: Final[Mapping[str, tuple[int, Callable[[Mapping[str, Any]], str]]]] = {
     "rejected": (logging.WARNING, lambda f: f"Kernel of {f['region']} rejected: {f['reason']}"),
     "unsupported": (logging.INFO, lambda f: f"{f['region']} stays interpreted: {f['reason']}"),
     "demoted": (logging.WARNING, lambda f: f"Kernel of {f['region']} taken out: {f['reason']}"),
+    "restored": (logging.INFO, lambda f: f"Kernel of {f['region']} put back: {f['reason']}"),
     "missed": (logging.DEBUG, lambda f: f"Call of {f['region']} interpreted: {f['reason']}"),
     "worker": (logging.WARNING, lambda f: f"Compile worker: {f['reason']}"),
     "dump": (logging.WARNING, lambda f: f"Nothing is dumped: {f['reason']}"),

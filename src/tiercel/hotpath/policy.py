@@ -7,10 +7,11 @@ argument, so a decision can be explained later by asking again.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from tiercel.config import Settings
 
-__all__ = ["BreakEven", "Counters", "Decision", "break_even", "decide", "pay_back"]
+__all__ = ["HORIZON", "BreakEven", "Counters", "Decision", "Estimate", "break_even", "decide", "pay_back"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +39,29 @@ class Decision:
     reason: str
 
 
-def decide(counters: Counters, settings: Settings) -> Decision:
+HORIZON: Final = 10.0
+"""What has run for so long is expected to run so many times as long again: compiling must pay in that time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What compiling is expected to take and to bring.
+
+    Attributes:
+        compile_ms: it takes.
+        speed_up: factor by which calls become faster.
+    """
+
+    compile_ms: float
+    speed_up: float
+
+
+def decide(counters: Counters, settings: Settings, estimate: Estimate | None = None) -> Decision:
     """Is a region hot?
 
     Hot is what was entered `hot_count` times (back edges count) and took `hot_time_ms` in total, or `hot_total_ms`
-    however few entries. Regions without loops are only observed for their first `warmup_calls` entries.
+    however few entries. Regions without loops are only observed for their first `warmup_calls` entries. An estimate
+    can put compiling off until `hot_total_ms`, if it is not expected to pay; with `hot_time_ms` at 0 none counts.
     """
     if settings.level == "O0":
         return Decision(False, "the level is O0: nothing is compiled")
@@ -55,6 +74,11 @@ def decide(counters: Counters, settings: Settings) -> Decision:
     if total_ms >= settings.hot_total_ms:
         return Decision(True, f"{total_ms:.3g} ms in total, {settings.hot_total_ms:.3g} make hot")
     if count >= settings.hot_count and total_ms >= settings.hot_time_ms:
+        if estimate is not None and settings.hot_time_ms > 0:
+            expected = break_even(total_ms / count, estimate.compile_ms, estimate.speed_up)
+            if expected.calls is None or expected.calls > HORIZON * count:
+                about = f"compiling would take about {estimate.compile_ms:.3g} ms"
+                return Decision(False, f"{about}: {expected.text}, {count} so far")
         return Decision(True, f"{count} entries and {total_ms:.3g} ms, {settings.hot_count} and "
                               f"{settings.hot_time_ms:.3g} make hot")  # fmt: skip
     if count < settings.hot_count:

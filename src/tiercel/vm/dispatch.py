@@ -42,6 +42,7 @@ from tiercel.config import Settings
 from tiercel.config.layers import base_settings
 from tiercel.hotpath import policy
 from tiercel.hotpath.events import events
+from tiercel.hotpath.history import history
 from tiercel.values.tensor import Tensor
 from tiercel.vm.context import machine
 from tiercel.vm.entry import MISS, Entry, Frames, fixed_bytes, make_entry
@@ -187,6 +188,8 @@ class Variant:
     patched_ns: int = 0
     stages_ms: dict[str, float] = field(default_factory=dict)
     demoted: str = ""
+    verdict: tuple[int, float, int] | None = None  # amount of work, time of a call, calls until it is looked at again
+    restored: bool = False  # it was demoted once and put back
     hints: dict[str, Any] = field(default_factory=dict)
     better: Ticket | None = None  # better code under way
     work: Generator[None] | None = None  # what is to be done here before it can be compiled
@@ -208,6 +211,7 @@ class SignatureState:
     interpreted: dict[int, deque[int]] = field(default_factory=dict)
     counts: dict[int, int] = field(default_factory=dict)  # calls, by the same key
     misses: int = 0
+    expected: str = ""  # when compiling was expected to pay, estimated before
     scalars: list[tuple[Any, ...]] = field(default_factory=list)  # arguments of the first calls, arrays left out
 
     @property
@@ -355,6 +359,9 @@ class Tiers:
         state.note(sum(map(_bytes_of, arguments)), elapsed)
         if len(state.scalars) < MAX_SAMPLES:
             state.scalars.append(scalars_of(arguments))
+        for variant in state.variants:
+            if variant.verdict is not None:
+                self._reconsider(settings, state, variant, sum(map(_bytes_of, arguments)).bit_length())
         if state.variants and self._has_entry(state):
             state.misses += 1
             self._account(state, elapsed)
@@ -408,7 +415,11 @@ class Tiers:
                 return "compiled"
         if settings.deterministic:
             return "deterministic: compiled by warmup only"
-        decision = policy.decide(policy.Counters(state.calls, total_ns=state.total_ns), settings)
+        past = history()
+        estimate = policy.Estimate(past.expected_ms(len(self.program[0].instructions)), past.expected_speed_up())
+        decision = policy.decide(policy.Counters(state.calls, total_ns=state.total_ns), settings, estimate)
+        if decision.hot:
+            state.expected = policy.break_even(state.typical_ns / 1e6, estimate.compile_ms, estimate.speed_up).text
         return None if decision.hot else decision.reason
 
     def prepare(self, arguments: tuple[Any, ...]) -> str | None:
@@ -584,6 +595,7 @@ class Tiers:
         self.publish()
         if not built.from_cache:
             self.compiles += 1
+            history().compiled(len(self.program[0].instructions), (variant.patched_ns - variant.started_ns) / 1e6)
         settings = self.settings()
         if settings.perf_map or settings.gdb:
             name_for_tools(built.keep, built.frames.library, settings, self.name, self.function.__code__)
@@ -670,6 +682,7 @@ class Tiers:
         if len(times) < (times.maxlen or 0) or not baseline or len(baseline) < 3:
             return
         compiled, interpreted = _median(times), _median(baseline)
+        history().ran(interpreted, compiled)
         times.clear()  # the next ones speak for themselves, and this is not computed at every call
         if compiled > settings.demote_ratio * interpreted and not settings.deterministic:
             self._demote(
@@ -678,6 +691,8 @@ class Tiers:
                 f"{compiled / 1e3:.0f} us compiled against {interpreted / 1e3:.0f} us interpreted, inputs of about "
                 f"{1 << max(bucket - 1, 0)} bytes",
             )
+            if not variant.restored:
+                variant.verdict = (bucket, compiled, settings.demote_window)
 
     def _demote(self, entry: Entry, variant: Variant, reason: str) -> None:
         """Take an entry out for good."""
@@ -687,6 +702,30 @@ class Tiers:
         self.publish()
         self._ledger("demote", reason).add()
         events().add("demoted", region=self.name, reason=reason)
+
+    def _reconsider(self, settings: Settings, state: SignatureState, variant: Variant, bucket: int) -> None:
+        """Put a demoted entry back, once, if the interpreter is now as slow as the entry was.
+
+        The interpreted times it was compared with may be from a quieter machine: where other processes take the cores,
+        a kernel of several threads waits for them, and so does everything else. Calls since the demotion tell.
+        """
+        assert variant.verdict is not None
+        assert variant.entry is not None
+        work, compiled, left = variant.verdict
+        if bucket != work:
+            return
+        variant.verdict = (work, compiled, left - 1) if left > 1 else None
+        if variant.verdict is not None:
+            return
+        now = _median(list(state.interpreted[work])[-settings.demote_window :])
+        if compiled > settings.demote_ratio * now:
+            return
+        variant.demoted = variant.reason = ""
+        variant.restored = True
+        variant.timings.clear()
+        self.entries = (variant.entry, *self.entries)[:MAX_ENTRIES]
+        self.publish()
+        events().add("restored", region=self.name, reason=f"interpreted calls take {now / 1e3:.0f} us now")
 
     def _check_left(self) -> None:
         """Take out entries whose calls mostly do not come to their end: they are run twice."""

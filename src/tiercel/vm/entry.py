@@ -78,11 +78,13 @@ class Arenas:
 
     Attributes:
         active: bytes of blocks that calls have, counted while the setting `memory_limit` is on.
+        made: blocks that were not there yet.
         refused: calls that the limit sent to the interpreter.
     """
 
     def __init__(self) -> None:
         self._free: list[np.ndarray[Any, Any]] = []
+        self.made = 0
         self.active = self.refused = 0
 
     def take(self, size: int) -> np.ndarray[Any, Any]:
@@ -98,13 +100,16 @@ class Arenas:
                 self.refused += 1
                 raise MemoryError(f"an arena of {size} bytes is not within memory_limit")
             self.active += size + 64
+            self.made += 1
             return np.empty(size + 64, np.uint8)
         try:
             block = self._free.pop()
         except IndexError:
+            self.made += 1
             return np.empty(size + 64, np.uint8)
         if block.size >= size + 64 and block.size <= 16 * (size + 4096):
             return block
+        self.made += 1
         return np.empty(size + 64, np.uint8)
 
     def give(self, block: np.ndarray[Any, Any]) -> None:
@@ -215,11 +220,13 @@ class Entry:
         python_calls, python_ns: calls that went through `run`, all of them timed.
         timed, timed_ns: calls through the stub that were timed.
         code: address of the machine code.
+        taken: arenas that had to be allocated for calls through `run`.
     """
 
     __slots__ = (
         "__weakref__", "_names", "code", "description", "exits", "flagged", "keep", "misses", "packs", "python_calls",
-        "python_ns", "run", "sites", "source", "stub", "table", "timed", "timed_ns", "why", "without",
+        "python_ns", "run", "sites", "source", "stub", "table", "taken", "timed", "timed_ns",
+        "why", "without",
     )  # fmt: skip
 
     def __init__(self, description: str, sites: tuple[int, ...], keep: tuple[Any, ...]) -> None:
@@ -232,7 +239,7 @@ class Entry:
         self.packs: list[Packs] = []
         self.source = ""
         self.run: Callable[[tuple[Any, ...]], Any] = lambda arguments: MISS
-        self.code = 0
+        self.code = self.taken = 0
         self._names: dict[str, Any] = {}
         self.table: Table | None = None
         self.stub: Callable[..., Any] | None = None
@@ -250,6 +257,21 @@ class Entry:
         """Time spent inside. Of calls through the stub one in so many is timed, and counts for the others."""
         calls = self.table.calls if self.table is not None else 0
         return self.python_ns + (self.timed_ns * max(calls, self.timed) // self.timed if self.timed else 0)
+
+    @property
+    def allocations(self) -> int:
+        """Arenas allocated for calls: what compiled code allocates beside its results."""
+        return self.taken + (self.table.allocations if self.table is not None else 0)
+
+    @property
+    def launches(self) -> int:
+        """How often the code was entered; it may have left by an exit."""
+        return self.calls + sum(self.exits.values()) + self.flagged
+
+    @property
+    def packed_bytes(self) -> int:
+        """Bytes of operands that were copied into packed form."""
+        return sum(packs.copied for packs in self.packs)
 
     def replace_code(self, code: int, keep: tuple[Any, ...]) -> None:
         """Run other machine code from now on: the same function compiled again. A call sees the old or the new one.
@@ -307,6 +329,7 @@ class Packs:
     def __init__(self, dtype: str, dims: tuple[int, ...], frames: Frames) -> None:
         self.dtype, self.dims, self.frames = dtype, dims, frames
         self.made: dict[int, tuple[weakref.ref[Any], int, np.ndarray[Any, Any]]] = {}
+        self.copied = 0
 
     def address(self, value: Any, array: np.ndarray[Any, Any]) -> int:
         """The address of the packed form of `value`, whose elements are `array`."""
@@ -323,6 +346,7 @@ class Packs:
             panels = panels[start:]
             source = key + offset * array.itemsize
             self.frames.pack[self.dtype](source, row, column, panels.ctypes.data, n, k)
+            self.copied += panels.nbytes
             made = dict(list(self.made.items())[-(MAX_PACKS - 1) :])
             found = made[key] = (weakref.ref(storage), version, panels)
             self.made = made
@@ -531,7 +555,9 @@ def make_entry(
     writer.line(f"frame = frame_type({values})")
     writer.line("place = address(frame)")
     writer.line("size = arena_size(place)")
+    writer.line("before = arenas.made")
     writer.line("block = arenas.take(size)")
+    writer.line("entry.taken += arenas.made - before")
     writer.line(f"frame[{ARENA}] = (block.ctypes.data + 63) & -64")
     writer.line("machine = code")  # both phases by the same
     writer.line("status = call(machine, place)")

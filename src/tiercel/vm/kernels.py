@@ -34,6 +34,7 @@ class KernelReport:
         from_cache: whether it was compiled before, by another process.
         certificate: what validation found.
         saved_ns: what compiled calls saved, if interpreted they had taken what the interpreted ones took.
+        expected: when compiling was expected to pay, as estimated before it; `saved_ns` says what came of it.
         slow_entry: why calls enter the code through Python (10 us instead of 0.2), if they do.
     """
 
@@ -53,6 +54,7 @@ class KernelReport:
     certificate: dict[str, Any]
     saved_ns: int
     slow_entry: str = ""
+    expected: str = ""
 
 
 def kernel_reports(tiers: Tiers | None) -> tuple[KernelReport, ...]:
@@ -110,6 +112,7 @@ def _kernel(tiers: Tiers, state: SignatureState, variant: Variant | None, *, las
         certificate=dict(built.certificate) if built is not None else {},
         saved_ns=saved,
         slow_entry=entry.without if entry is not None else "",
+        expected=state.expected,
     )
 
 

@@ -162,7 +162,8 @@ def _compiled(f: FunctionReport) -> list[str]:
         if k.calls and k.interpreted_each_ns:
             made_ms, each_ms = sum(k.stages_ms.values()), k.time_ns / k.calls / 1e6
             paid = policy.pay_back(k.interpreted_each_ns / 1e6, each_ms, made_ms, k.calls)
-            out += _wrapped("      ", paid.text)
+            before = f"; estimated before: {k.expected}" if k.expected else ""
+            out += _wrapped("      ", paid.text + before)
         if k.certificate:
             out += _wrapped("      ", _checked(k.certificate))
     return out

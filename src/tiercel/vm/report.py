@@ -239,7 +239,9 @@ def stats(subjects: Sequence[Subject], ledger: Iterable[Line] = ()) -> dict[str,
     Keys: `calls`, `interpreted_calls`, `compiled_calls`, `python_calls` of the function itself (the first subject);
     `compiles` (first builds), `tunes`, `kernels` (in use now), `misses` (calls that a kernel did not take),
     `demotions` (kernels taken out), `fallbacks` (the ledger's events of that kind), `copies`, `conversions`,
-    `transfers`, `allocations` (by compiled code beyond results); over all functions `helper_calls`, `loop_entries`,
+    `transfers`, `allocations` (arenas of compiled calls that had to be allocated; results are not counted), `launches`
+    (times compiled code was entered), `packed_bytes` (of frozen operands, copied once into the order kernels read),
+    `trigger_percent` (share of the time in compiled code); over all functions `helper_calls`, `loop_entries`,
     `loop_iterations`, `instructions` (executed, at most), `python_lines` (executions of lines that run as Python) and
     `python_time_ns`, `signatures` (told apart); `time_ns` and `compiled_time_ns` of the function, callees included.
     """
@@ -252,6 +254,9 @@ def stats(subjects: Sequence[Subject], ledger: Iterable[Line] = ()) -> dict[str,
     kernels = kernel_reports(first.tiers)
     tiers = first.tiers
     compiled_calls = tiers.compiled_calls if tiers is not None else 0
+    compiled_ns = tiers.compiled_ns if tiers is not None else 0
+    interpreted_ns = sum(c.time_ns for c in counters) + first.python_time_ns
+    entries = tiers.made() if tiers is not None else []
     noted: dict[str, int] = {}
     for line in ledger:
         noted[line.kind] = noted.get(line.kind, 0) + line.count
@@ -269,7 +274,10 @@ def stats(subjects: Sequence[Subject], ledger: Iterable[Line] = ()) -> dict[str,
         "copies": noted.get("copy", 0),
         "conversions": noted.get("convert", 0),
         "transfers": noted.get("transfer", 0),
-        "allocations": 0,
+        "allocations": sum(e.allocations for e in entries),
+        "launches": sum(e.launches for e in entries),
+        "packed_bytes": sum(e.packed_bytes for e in entries),
+        "trigger_percent": round(100 * compiled_ns / (compiled_ns + interpreted_ns)) if compiled_ns else 0,
         "helper_calls": sum(d.counters.calls for s in helpers for d in s.decoded),
         "loop_entries": sum(loop.entries for loop in loops),
         "loop_iterations": sum(loop.iterations for loop in loops),
@@ -277,8 +285,8 @@ def stats(subjects: Sequence[Subject], ledger: Iterable[Line] = ()) -> dict[str,
         "python_lines": sum(count for count, _ in python),
         "python_time_ns": sum(spent for _, spent in python) + sum(s.python_time_ns for s in subjects),
         "signatures": sum(len(d.watch.entry.signatures) for d in first.decoded if d.watch is not None),
-        "time_ns": sum(c.time_ns for c in counters) + first.python_time_ns,
-        "compiled_time_ns": tiers.compiled_ns if tiers is not None else 0,
+        "time_ns": interpreted_ns,
+        "compiled_time_ns": compiled_ns,
     }
 
 

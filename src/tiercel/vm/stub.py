@@ -204,6 +204,11 @@ class Table:
         return int(self._words[Header.CALLS])
 
     @property
+    def allocations(self) -> int:
+        """Arenas taken from the heap."""
+        return int(self._words[Header.ALLOCATIONS])
+
+    @property
     def misses(self) -> int:
         """How often a row did not hold."""
         return int(self._words[Header.MISSES])

@@ -103,6 +103,7 @@ class Header(IntEnum):
     GO_ON = 4  # what to do when a row does not hold: 1 the next table, 0 MISS
     STATUS = 5  # what the code returned when it did not run to its end, until somebody looks
     MISSES = 6
+    ALLOCATIONS = 7  # arenas that did not fit on the stack
 
 
 HEAD: Final = len(Head)
@@ -562,6 +563,9 @@ def _run(t: _Text) -> None:
     aligned = t.set("aligned", f"inttoptr i64 {rounded} to ptr")
     t.put("br label %run.taken")
     t.label("run.taken")
+    taken = t.element("i64", "%table", str(int(Header.ALLOCATIONS)))
+    before = t.load("i64", "%table", 8 * Header.ALLOCATIONS)
+    t.put(f"store i64 {t.set('allocations', f'add i64 {before}, 1')}, ptr {taken}, align 8")
     t.put("br label %run.ready")
     t.label("run.ready")
     t.put(f"%run.block = phi ptr [ null, %{_before(t, 'run.take')} ], [ {block}, %run.taken ]")

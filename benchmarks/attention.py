@@ -20,6 +20,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 HEADS, SIZE, STEPS = 12, 64, 512
 SHAPES = [(1, n, n) for n in (1, 2, 8, 16, 32, 64, 128, 256, 512)] + [(8, n, n) for n in (16, 128, 256)]
 SHAPES += [(1, 1, 128), (1, 1, 512), (8, 1, 512)]
@@ -28,8 +30,6 @@ ROUNDS = 3
 
 
 def arrays(batch: int, rows: int, keys: int) -> tuple[Any, Any, Any]:
-    import numpy as np
-
     rng = np.random.default_rng(rows * 1000 + keys)
     shape = (batch, HEADS, keys, SIZE)
     q = rng.standard_normal((batch, HEADS, rows, SIZE)).astype("float32")
@@ -37,16 +37,12 @@ def arrays(batch: int, rows: int, keys: int) -> tuple[Any, Any, Any]:
 
 
 def attend(q: Any, k: Any, v: Any) -> Any:
-    import numpy as np
-
     scores = q @ k.swapaxes(-1, -2) * 0.125
     powers = np.exp(scores - scores.max(-1, keepdims=True))
     return powers / powers.sum(-1, keepdims=True) @ v
 
 
 def decode(q: Any, k: Any, v: Any, keys: Any, values: Any) -> Any:
-    import numpy as np
-
     keys = np.concatenate([keys, k], axis=2)
     values = np.concatenate([values, v], axis=2)
     scores = q @ keys.swapaxes(-1, -2) * 0.125
@@ -70,15 +66,11 @@ def seconds(call: Callable[[], Any], least: float = 0.03) -> float:
 
 
 def steps() -> list[tuple[Any, Any, Any]]:
-    import numpy as np
-
     rng = np.random.default_rng(0)
     return [tuple(rng.standard_normal((1, HEADS, 1, SIZE)).astype("float32") for _ in range(3)) for _ in range(STEPS)]  # type: ignore[misc]
 
 
 def run_arrays(function: Any, make: Callable[[Any], Any]) -> Callable[[], Any]:
-    import numpy as np
-
     given, empty = steps(), np.zeros((1, HEADS, 0, SIZE), "float32")
 
     def all_steps() -> Any:
@@ -91,8 +83,6 @@ def run_arrays(function: Any, make: Callable[[Any], Any]) -> Callable[[], Any]:
 
 
 def measure_numpy(shapes: Any, threads: int) -> dict[str, float]:
-    import numpy as np
-
     found = {}
     for shape in shapes:
         given = arrays(*shape)
@@ -107,8 +97,6 @@ def measure_numpy(shapes: Any, threads: int) -> dict[str, float]:
 
 
 def measure_tiercel(shapes: Any, threads: int) -> dict[str, float]:
-    import numpy as np
-
     import tiercel as tc
 
     tc.set_context(threads=threads)

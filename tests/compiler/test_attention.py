@@ -258,6 +258,22 @@ def test_division_by_a_double_widens_the_weights():
     )  # fmt: skip
 
 
+def test_heads_that_are_joined_need_no_copy():
+    b, *_, v, scores = stacked()
+    mixed = b.apply("matmul", softmax_by_hand(b, scores), v)
+    batch, heads, rows, size = mixed.type.shape
+    turned = b.apply("transpose", mixed, axes=(0, 2, 1, 3))
+    region = b.region(b.apply("negative", b.apply("reshape", turned, shape=(batch, rows, heads * size))))
+
+    def reference(q, k, v):
+        out = (softmax(q @ k.swapaxes(-1, -2)) @ v).transpose(0, 2, 1, 3)
+        return -out.reshape(*out.shape[:2], out.shape[2] * out.shape[3])
+
+    runner = agree(region, reference, *(operands(m, t) for m, t in SIZES))
+    assert "compact" not in to_text(runner.lowered.function)
+    assert " arena t_1" not in to_text(runner.lowered.function)
+
+
 # ---- what is not attention ------------------------------------------------------------------------------------------
 
 

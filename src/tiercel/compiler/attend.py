@@ -37,6 +37,7 @@ from tiercel.compiler.dims import dim_expression
 from tiercel.compiler.elementwise import NotLowered, cast, is_elementwise
 from tiercel.compiler.graph import Node, Value
 from tiercel.compiler.memory import Memory, view_buffer
+from tiercel.compiler.movement import REORDERING, permutation
 from tiercel.dtypes import DType
 from tiercel.loops.form import (
     INDEX,
@@ -49,6 +50,7 @@ from tiercel.loops.form import (
     Compare,
     Const,
     Expr,
+    Fma,
     For,
     If,
     Let,
@@ -237,6 +239,7 @@ class _Attend:
         lead = state.nests.strides_over(replace(v, shape=v.shape[:-2], strides=v.strides[:-2]), self.batch, item.origin)
         self.v, self.v_over = v, (*lead, 0)
         self.find_leaves()
+        self.arrange()
         self.out = state.destinations(item.output)
         self.share = self.share_of_a_key()
         conditions = self.alone()
@@ -256,6 +259,19 @@ class _Attend:
             with state.collecting() as blocks:
                 self.by_blocks()
             state.emit(If(condition, Block(tuple(alone)), Block(tuple(blocks))))
+
+    def arrange(self) -> None:
+        """Put the result down in the order of axes in which it is used, so that heads that are joined need no copy."""
+        state, output = self.state, self.item.output
+        uses = state.uses.get(output, [])
+        if output in state.wanted or len(uses) != 1 or not isinstance(node := uses[0], Node):
+            return
+        order = permutation(node) if node.operator in REORDERING else None
+        if order is None or node.outputs[0] in state.wanted:
+            return
+        shape = output.type.shape  # type: ignore[attr-defined]
+        memory = state.arena(output.name or "attended", self.dtype, tuple(shape[axis] for axis in order))
+        state.want(output, memory.permuted([order.index(axis) for axis in range(len(order))]))
 
     def alone(self) -> list[Expr] | None:
         """What has to hold for rows to be done one at a time: few of them, elements of k and v side by side."""
@@ -546,20 +562,25 @@ class _Attend:
                 emit(Reduce(part, "add", Var(p, dtype)))
 
             self.loop("t", keys, "vector", power)
+            kept = Var(factor, dtype) if item.has_maximum else None
             before: Expr = Var(total, dtype)
-            if item.has_maximum:
-                kept = Var(factor, dtype)
+            if kept is not None:
                 before = Binary("mul", before, kept)
-
-                def rescale(n: Expr, emit: Callable[[Stmt], None]) -> None:
-                    emit(Store(mixed, (first, n), Binary("mul", Load(mixed, (first, n)), kept)))
-
-                self.loop("n", out_size, "vector", rescale)
             state.emit(Assign(total, Binary("add", before, Var(part, dtype))))
-            p = state.fresh("p_row")
-            view = Buffer(p, dtype, (Const(1, INDEX), m), (m, one), "arena", powers.name, first)
-            state.emit(Allocate(view))
-            state.emit(Multiply(view, v, mixed, one, dim_expression(out_size), m, accumulate=True))
+
+            def mix(n: Expr, emit: Callable[[Stmt], None]) -> None:
+                # sums of a few vectors of columns stay in registers while all rows of v pass
+                old: Expr = Load(mixed, (first, n))
+                name, t = state.fresh("sum"), state.fresh("t")
+                emit(Local(name, old if kept is None else Binary("mul", old, kept)))
+                more = Fma(Load(powers, (Var(t), first)), Load(v, (Var(t), n)), Var(name, dtype))
+                emit(For(t, m, Block((Assign(name, more),))))
+                emit(Store(mixed, (first, n), Var(name, dtype)))
+
+            name = state.fresh("n")
+            stmts: list[Stmt] = []
+            mix(Var(name), stmts.append)
+            state.emit(For(name, dim_expression(out_size), Block(tuple(stmts)), "vector", vectors=4))
 
         self.tiles(KEYS_ALONE, tile)
         outs = [

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 
 from tiercel.codegen.abi import ARENA, EXTRA_WORK, POOL, THREADS, frame_words
 from tiercel.codegen.cpu.contract import expand_contracts
+from tiercel.codegen.cpu.dots import dots_name
 from tiercel.codegen.cpu.estimate import PARALLEL_WORK, work_of
 from tiercel.codegen.cpu.expressions import Environment, Expressions, VectorAxis
 from tiercel.codegen.cpu.gemm import scratch_elements
@@ -381,6 +382,12 @@ class Emitter:
 
         a, b, c = (f"ptr {at[x.name]}" for x in (stmt.a, stmt.b, stmt.c))
         adding = f"i1 {str(stmt.accumulate).lower()}"
+        if stmt.n == a_column == b_row == c_row == one and not stmt.packed and not stmt.accumulate:
+            self._call(
+                dots_name(stmt.a.dtype), "ptr, i64, ptr, ptr, i64, i64", f"{a}, {words(a_row)}, {b}, {c}, "
+                f"{words(stmt.m, stmt.k)}",
+            )  # fmt: skip
+            return
         if stmt.n == one and a_column == one and not stmt.packed:
             given = f"{a}, {words(a_row)}, {b}, {words(b_row)}, {c}, {words(c_row, stmt.m, stmt.k)}, {adding}"
             self._call(vector, "ptr, i64, ptr, i64, ptr, i64, i64, i64, i1", given)

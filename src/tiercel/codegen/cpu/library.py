@@ -7,6 +7,7 @@ region.
 
 from __future__ import annotations
 
+from tiercel.codegen.cpu.dots import dots_name, emit_dots
 from tiercel.codegen.cpu.gemm import emit_gemm
 from tiercel.codegen.cpu.names import CALL, GEMM_DTYPES, gemm_names
 from tiercel.codegen.cpu.rare import rare_entries, rare_text
@@ -48,7 +49,7 @@ IMPORTS = ("syscall",)
 def entries() -> tuple[str, ...]:
     """The names of all library functions."""
     products = (name for dtype in GEMM_DTYPES for name in gemm_names(as_dtype(dtype)))
-    turns = (turn_name(as_dtype(dtype)) for dtype in GEMM_DTYPES)
+    turns = (name(as_dtype(dtype)) for dtype in GEMM_DTYPES for name in (turn_name, dots_name))
     return (*products, *turns, *rare_entries(), CALL, STUB, RUN, WORKER)
 
 
@@ -62,6 +63,8 @@ def library_text(target: Target) -> str:
         functions += defined
         declared, turn = emit_turn(as_dtype(dtype), target)
         declarations.update(dict.fromkeys(declared))
-        functions.append(turn)
+        declared, dots = emit_dots(as_dtype(dtype), target, gemm_names(as_dtype(dtype))[3])
+        declarations.update(dict.fromkeys(declared))
+        functions += [turn, dots]
     functions += rare_text(declarations.setdefault)
     return "\n".join([*declarations, *functions, *threads_text(), _CALL, stub_text()]) + "\n"

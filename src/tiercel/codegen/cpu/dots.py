@@ -1,0 +1,154 @@
+"""Products of many short contiguous rows with one vector as LLVM text. Part of the runtime library.
+
+In: a dtype and a `Target`. Out: `dots(a, a_row, x, y, m, k)`: y[i] = sum over j of a[i, j] * x[j] for i < m, all of
+them contiguous but for the distance of the rows. Nothing beyond the operands is read or written.
+
+Why beside `gemv`: with short rows (64 elements are four vectors) adding the lanes of each row costs more than the row.
+Here as many rows as a vector has lanes are summed at once, one vector each, and these vectors are added like a
+transposition: at distance d the halves of rows i and i + d are exchanged and added, so n vectors take n - 1 additions
+and end as one vector of n sums. Rows beyond m are read as the last one, and not stored. The order of a sum does not
+depend on m. Long rows would fall into the same sets of the cache: `LONGEST` says up to where this is used.
+"""
+
+from __future__ import annotations
+
+from tiercel.codegen.cpu.target import Target
+from tiercel.codegen.cpu.text import REGISTER_TYPE
+from tiercel.dtypes import DType
+
+LONGEST = 256
+"""Elements of the longest row for which this is meant."""
+
+
+def dots_name(dtype: DType) -> str:
+    """The entry point."""
+    return f"tc.dots.{dtype.name}"
+
+
+def emit_dots(dtype: DType, target: Target, long_rows: str = "") -> tuple[list[str], str]:
+    """(declarations, function) for float32 or float64; `long_rows` is the `gemv` that long rows are left to."""
+    element, size = REGISTER_TYPE[dtype.name], dtype.itemsize
+    lanes = target.vector_bytes // size
+    vector, mask, counts = f"<{lanes} x {element}>", f"<{lanes} x i1>", f"<{lanes} x i32>"
+    suffix, ramp = f"v{lanes}f{8 * size}", ", ".join(f"i32 {i}" for i in range(lanes))
+    load, store = f"llvm.masked.load.{suffix}.p0", f"llvm.masked.store.{suffix}.p0"
+    declarations = [
+        "declare i64 @llvm.smin.i64(i64, i64)",
+        f"declare {vector} @llvm.fma.{suffix}({vector}, {vector}, {vector})",
+        f"declare {vector} @{load}(ptr, i32, {mask}, {vector})",
+        f"declare void @{store}({vector}, ptr, i32, {mask})",
+    ]
+
+    def first_lanes(name: str, count: str) -> list[str]:
+        return [
+            f"  %{name}.few = call i64 @llvm.smin.i64(i64 {count}, i64 {lanes})",
+            f"  %{name}.count = trunc i64 %{name}.few to i32",
+            f"  %{name}.one = insertelement {counts} poison, i32 %{name}.count, i64 0",
+            f"  %{name}.all = shufflevector {counts} %{name}.one, {counts} poison, {counts} zeroinitializer",
+            f"  %{name} = icmp slt {counts} <{ramp}>, %{name}.all",
+        ]
+
+    def add_products(part: str, sums: str, masked: bool) -> list[str]:
+        """Loads of x and of every row at %{part}.j, and the sums %{part}.new.r from %{sums}.sum.r."""
+        out = [f"  %{part}.x.at = getelementptr {element}, ptr %x, i64 %{part}.j"]
+
+        def read(name: str, at: str) -> str:
+            if masked:
+                given = f"ptr {at}, i32 {size}, {mask} %rest, {vector} zeroinitializer"
+                return f"  {name} = call {vector} @{load}({given})"
+            return f"  {name} = load {vector}, ptr {at}, align {size}"
+
+        out.append(read(f"%{part}.x", f"%{part}.x.at"))
+        for r in range(lanes):
+            a = f"%{part}.a.{r}"
+            out += [
+                f"  {a}.at = getelementptr {element}, ptr %row.{r}, i64 %{part}.j",
+                read(a, f"{a}.at"),
+                (
+                    f"  %{part}.new.{r} = call {vector} @llvm.fma.{suffix}"
+                    f"({vector} {a}, {vector} %{part}.x, {vector} %{sums}.sum.{r})"
+                ),
+            ]
+        return out
+
+    lines = [
+        (
+            f"define void @{dots_name(dtype)}(ptr noalias %a, i64 %a_row, ptr noalias %x, ptr noalias %y, "
+            "i64 %m, i64 %k) {"
+        ),
+        "entry:",
+        "  %none = icmp sle i64 %m, 0",
+        f"  %blocks = sdiv i64 %k, {lanes}",
+        f"  %whole = mul i64 %blocks, {lanes}",
+        "  %left.k = sub i64 %k, %whole",
+        "  %is.left = icmp sgt i64 %left.k, 0",
+        "  %is.whole = icmp sgt i64 %whole, 0",
+        *first_lanes("rest", "%left.k"),
+        f"  %long = icmp sgt i64 %k, {LONGEST if long_rows else (1 << 62)}",
+        "  br i1 %none, label %end, label %some",
+        "some:",
+        "  br i1 %long, label %given, label %rows",
+        "given:",
+    ]
+    if long_rows:
+        given = "ptr %a, i64 %a_row, ptr %x, i64 1, ptr %y, i64 1, i64 %m, i64 %k, i1 false"
+        lines.append(f"  call void @{long_rows}({given})")
+    lines += [
+        "  br label %end",
+        "rows:",
+        "  %i = phi i64 [ 0, %some ], [ %i.next, %fold ]",
+        "  %left = sub i64 %m, %i",
+        *first_lanes("there", "%left"),
+        "  %last = sub i64 %there.few, 1",
+    ]
+    for r in range(lanes):
+        lines += [
+            f"  %few.{r} = call i64 @llvm.smin.i64(i64 {r}, i64 %last)",
+            f"  %number.{r} = add i64 %i, %few.{r}",
+            f"  %off.{r} = mul i64 %number.{r}, %a_row",
+            f"  %row.{r} = getelementptr {element}, ptr %a, i64 %off.{r}",
+        ]
+    lines += ["  br i1 %is.whole, label %many, label %tail", "many:"]
+    lines.append("  %many.j = phi i64 [ 0, %rows ], [ %many.next, %many ]")
+    lines += [
+        f"  %many.sum.{r} = phi {vector} [ zeroinitializer, %rows ], [ %many.new.{r}, %many ]" for r in range(lanes)
+    ]
+    lines += add_products("many", "many", masked=False)
+    lines += [
+        f"  %many.next = add i64 %many.j, {lanes}",
+        "  %more = icmp slt i64 %many.next, %whole",
+        "  br i1 %more, label %many, label %tail",
+        "tail:",
+    ]
+    lines += [
+        f"  %tail.sum.{r} = phi {vector} [ zeroinitializer, %rows ], [ %many.new.{r}, %many ]" for r in range(lanes)
+    ]
+    lines += ["  br i1 %is.left, label %part, label %fold", "part:", "  %part.j = add i64 %whole, 0"]
+    lines += add_products("part", "tail", masked=True)
+    lines += ["  br label %fold", "fold:"]
+    lines += [f"  %s0.{r} = phi {vector} [ %tail.sum.{r}, %tail ], [ %part.new.{r}, %part ]" for r in range(lanes)]
+    stage, distance, rows = 0, lanes // 2, lanes
+    while rows > 1:
+        # rows r and r + rows / 2: lanes of either half of a group of 2 * distance go to one of both
+        half = rows // 2
+        low = ", ".join(f"i32 {i if i & distance == 0 else lanes + i - distance}" for i in range(lanes))
+        high = ", ".join(f"i32 {i + distance if i & distance == 0 else lanes + i}" for i in range(lanes))
+        for r in range(half):
+            pair = f"{vector} %s{stage}.{r}, {vector} %s{stage}.{r + half}"
+            lines += [
+                f"  %l{stage}.{r} = shufflevector {pair}, {counts} <{low}>",
+                f"  %h{stage}.{r} = shufflevector {pair}, {counts} <{high}>",
+                f"  %s{stage + 1}.{r} = fadd {vector} %l{stage}.{r}, %h{stage}.{r}",
+            ]
+        stage, distance, rows = stage + 1, distance // 2, half
+    lines += [
+        f"  %to = getelementptr {element}, ptr %y, i64 %i",
+        f"  call void @{store}({vector} %s{stage}.0, ptr %to, i32 {size}, {mask} %there)",
+        f"  %i.next = add i64 %i, {lanes}",
+        "  %again = icmp slt i64 %i.next, %m",
+        "  br i1 %again, label %rows, label %end",
+        "end:",
+        "  ret void",
+        "}",
+    ]
+    return declarations, "\n".join(lines)

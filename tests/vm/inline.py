@@ -83,3 +83,9 @@ def same_but_for_strides(difference: str, expected: Any) -> bool:
         expected = tuple(expected.values())
     found = expected if isinstance(expected, tuple | list) else [expected]
     return any(isinstance(a, np.ndarray) and (not a.size or 1 in a.shape) for a in found)
+
+
+def compiled_work(jitted: Any) -> int:
+    """Whether compiled code did anything: calls that it took, and passes of loops that it made."""
+    state = jitted.__tiercel__
+    return int(state.tiers.compiled_calls + sum(region.passes for region in state.regions()))

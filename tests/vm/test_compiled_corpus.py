@@ -9,7 +9,7 @@ import pytest
 import tiercel
 from tests.frontend.corpus.support import CASES, Case
 from tests.frontend.test_corpus import COMPREHENSIONS, cold
-from tests.vm.inline import InlineBuilder, same_but_for_strides
+from tests.vm.inline import InlineBuilder, compiled_work, same_but_for_strides
 from tiercel.testing import MODES, _fresh, differences, observe
 
 AT_ONCE = tiercel.Policy(warmup_calls=0, hot_count=1, hot_time_ms=0.0, hot_total_ms=0.0)
@@ -29,10 +29,10 @@ def test_compiled_like_python(case: Case) -> None:
             expected = observe(cold(case.function), _fresh(given), mode=mode)
             expected.traceback = [e for e in expected.traceback if e[2] not in COMPREHENSIONS]
             for _ in range(3):
-                before = state.tiers.compiled_calls
+                before = compiled_work(function)
                 actual = observe(function, _fresh(given), mode=mode)
                 actual.traceback = [e for e in actual.traceback if e[0] != __file__]
-                was_compiled = state.tiers.compiled_calls > before
+                was_compiled = compiled_work(function) > before
                 compiled += was_compiled
                 found = differences(expected, actual, tolerance=16.0 if was_compiled else 0.0)
                 found = [d for d in found if not (was_compiled and same_but_for_strides(d, expected.result))]

@@ -19,7 +19,7 @@ import pytest
 import tiercel
 from tests.frontend.test_corpus import COMPREHENSIONS
 from tests.vm.generate import Generated, generate
-from tests.vm.inline import InlineBuilder, same_but_for_strides
+from tests.vm.inline import InlineBuilder, compiled_work, same_but_for_strides
 from tiercel.testing import Arguments, copy_arguments, differences, observe
 from tiercel.vm.dispatch import INTERNAL
 
@@ -63,9 +63,9 @@ def compare(function: Callable[..., Any], compiled: Any, sets: list[tuple[Any, .
             if made is not None and not made.exact:
                 tolerance = 64.0 * scale_of(function, made, arguments)
             for _ in range(3):
-                before = tiers.compiled_calls
+                before = compiled_work(compiled)
                 actual = observe(compiled, copy_arguments(arguments), mode=mode)
-                native = tiers.compiled_calls > before
+                native = compiled_work(compiled) > before
                 total += native
                 actual.traceback = [e for e in actual.traceback if e[2] not in COMPREHENSIONS]
                 found = differences(expected, actual, tolerance=tolerance if native else 0.0)

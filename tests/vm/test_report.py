@@ -24,7 +24,8 @@ STATS = {
     "misses", "compiled_time_ns",
     "demotions", "copies", "conversions", "transfers", "allocations", "launches",
     "packed_bytes", "trigger_percent", "helper_calls", "loop_entries",
-    "loop_iterations", "instructions", "python_lines", "python_time_ns", "signatures", "time_ns",
+    "loop_iterations", "loop_kernels", "loop_compiles", "loop_runs", "loop_stops", "compiled_iterations",
+    "compiled_loop_time_ns", "instructions", "python_lines", "python_time_ns", "signatures", "time_ns",
 }  # fmt: skip
 
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import inspect
 import sys
+import time
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any, Final
@@ -26,8 +28,9 @@ from tiercel.interp import Decoded, Hooks, hide, run_prepared, trim_error
 from tiercel.values import DimSpec, TensorSpec, example
 from tiercel.vm import machine
 from tiercel.vm.build import builder
-from tiercel.vm.dispatch import Tiers
+from tiercel.vm.dispatch import Builder, Tiers
 from tiercel.vm.entry import MISS
+from tiercel.vm.regions import LoopTiers, Surroundings, preparing
 
 if TYPE_CHECKING:
     from tiercel.api.report import Report
@@ -73,7 +76,8 @@ class JitFunction:
         self.captured = self._capture()
         package = (getattr(function, "__module__", None) or "").partition(".")[0]
         self._callees = {strict: CalleeTable(package, self, strict=strict) for strict in (False, True)}
-        self._hooks = {s: machine().hooks(table, self.settings) for s, table in self._callees.items()}
+        around = _surroundings(self)
+        self._hooks = {s: machine().hooks(table, self.settings, around) for s, table in self._callees.items()}
         self._decoded: dict[bool, tuple[Decoded, tuple[CellType, ...], Hooks]] = {}
         self.tiers = self._make_tiers()
         self.public: Any = self._make_public()
@@ -286,7 +290,15 @@ class JitFunction:
         Returns:
             Whether none is pending; False after `timeout` seconds.
         """
-        return self.tiers is None or self.tiers.wait(timeout)
+        end = None if timeout is None else time.monotonic() + timeout
+        if self.tiers is not None and not self.tiers.wait(timeout):
+            return False
+        settings = self.settings()
+        return all(r.wait(settings, None if end is None else end - time.monotonic()) for r in self.regions())
+
+    def regions(self) -> list[LoopTiers]:
+        """Return the loops of this function and what it called that were looked at for compiling."""
+        return [r for d in self.decodings() if d.watch is not None for r in list(d.watch.regions.values())]
 
     def warmup(self, *specs: Any, **keyword_specs: Any) -> None:
         """Compile the function for such arguments now, without waiting for heat, and wait until the code is in place.
@@ -308,10 +320,19 @@ class JitFunction:
             sizes: dict[str, int] = {}
             arguments = tuple(example(s, sizes) if _is_spec(s) else s for s in specs)
             keywords = {k: example(s, sizes) if _is_spec(s) else s for k, s in keyword_specs.items()}
-        else:
-            self.public(*specs, **keyword_specs)
+        bound = self._bound(arguments, keywords)
+        reason = None if self.tiers is None else self.tiers.begin_to_prepare(bound)
+        if not any(_is_spec(s) for s in given):
+            # What cannot be compiled as a whole may have loops that can; their variables have values in a call only.
+            token = preparing.set(bool(reason))
+            try:
+                for decoded in self.decodings() if reason else ():
+                    decoded.look_for_loops()
+                self.public(*specs, **keyword_specs)
+            finally:
+                preparing.reset(token)
         if self.tiers is not None:
-            self.tiers.prepare(self._bound(arguments, keywords))
+            self.tiers.prepare(bound)
 
     def _bound(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
         """The arguments as the interpreter gets them: one for each parameter.
@@ -322,6 +343,26 @@ class JitFunction:
         bound = inspect.signature(self.function).bind(*arguments, **keywords)
         bound.apply_defaults()
         return tuple(bound.arguments.values())
+
+
+def _surroundings(state: JitFunction) -> Surroundings:
+    """What loops are compiled with. Code outlives jitted functions, so it must not keep the state alive."""
+    table, reference = state._callees[False], weakref.ref(state)
+
+    def program_of(function: FunctionType) -> tuple[Function, Sequence[Any]] | None:
+        found = table.program_of(function)
+        return None if found is None else (found.functions[0], found.constants)
+
+    def whole() -> bool:
+        alive = reference()
+        tiers = None if alive is None else alive.tiers
+        return tiers is not None and not tiers.refused
+
+    def service() -> Builder:
+        alive = reference()
+        return builder() if alive is None or alive.tiers is None else alive.tiers.builder()
+
+    return Surroundings(state.settings, program_of, service, whole, machine().ledger)
 
 
 class Programs(Mapping[str, Program]):

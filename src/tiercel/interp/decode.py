@@ -141,6 +141,8 @@ class Decoded:
         self.block_start: list[int] = []
         self.block_try: list[int] = []
         self.counts = [0] * self.layout.counters
+        for loop in range(self.function.loops):
+            self.counts[self.counter(loop, CounterLayout.DUE)] = CounterLayout.NEVER
         self.arity = self._simple_arity()
         self.value_slot = self.layout.value
         self._numbers: dict[Key, int] = {}
@@ -161,6 +163,8 @@ class Decoded:
                 tail[self.layout.on_callee - first] = hooks.on_callee
             if hooks.on_region is not None:
                 tail[self.layout.on_region - first] = hooks.on_region
+            if hooks.on_passes is not None:
+                tail[self.layout.on_passes - first] = hooks.on_passes
             hooked = self.hooked = (hooks, tail)
         return hooked[1]
 
@@ -174,6 +178,11 @@ class Decoded:
         """Return the number of the block that a loop's back edge goes to."""
         start = next(row.start for row in self.flow.loops if row.loop == loop)
         return self._block(("header", start, -1))
+
+    def leaving(self, loop: int, target: int) -> int:
+        """Return the number of the block that leaves a loop from its head, as its normal exit does, for `target`."""
+        start = next(row.start for row in self.flow.loops if row.loop == loop)
+        return self._block(("edge", target, start))
 
     def _block(self, key: Key) -> int:
         number = self._numbers.get(key)
@@ -200,6 +209,16 @@ class Decoded:
             return -1
         return len(parameters)
 
+    def look_for_loops(self) -> None:
+        """Let every loop ask `Hooks.on_passes` at its next head."""
+        for loop in range(self.function.loops):
+            self.counts[self.counter(loop, CounterLayout.DUE)] = 0
+
+    @staticmethod
+    def counter(loop: int, which: int) -> int:
+        """Return the place in `counts` of a word of a loop."""
+        return CounterLayout.FIRST_LOOP + CounterLayout.PER_LOOP * loop + which
+
     # ---- looking back ------------------------------------------------------------------------------------------------
 
     @property
@@ -209,7 +228,7 @@ class Decoded:
         loops = []
         for loop in range(self.function.loops):
             base = CounterLayout.FIRST_LOOP + CounterLayout.PER_LOOP * loop
-            entries, iterations, timed, spent = c[base : base + CounterLayout.PER_LOOP]
+            entries, iterations, timed, spent = c[base : base + CounterLayout.DUE]
             loops.append(LoopCounters(entries, iterations, spent * entries // timed if timed else 0))
         python = {index: (c[at], c[at + 1]) for index, at in self.layout.python_calls.items()}
         calls, timed = c[CounterLayout.CALLS], c[CounterLayout.TIMED_CALLS]

@@ -132,16 +132,33 @@ class BlockEmitter:
     def emit_header(self, start: int) -> list[ast.stmt]:
         """Return the statements of a loop's head: what a back edge goes to."""
         ins = self.instructions[start]
+        number = const(self.decoder.number(("header", start, -1)))
         if ins.iterator is None:
+            # Here only to enter: a back edge goes to the first instruction, having asked itself.
+            made = self.counter(ins.loop, CounterLayout.ITERATIONS)
+            self.body.append(self.place(start, self.asked(ins.loop, made, self.first_number(start))))
             self.goto(start, start + 1)
+            return self.body
+        count = ast.BinOp(self.counter(ins.loop, CounterLayout.ITERATIONS), _BINARY["+"], const(1))
+        self.body.append(self.place(start, ast.Assign([ast.Name(".n", _STORE)], count)))
+        self.body.append(self.place(start, self.asked(ins.loop, name(".n"), number)))
+        self._advance(start, ins)
+        index = start + 1
+        if self.single_step or index not in self.flow.single:
+            self.goto(start, index)
         else:
-            self._advance(start, ins)
-            index = start + 1
-            if self.single_step or index not in self.flow.single:
-                self.goto(start, index)
-            else:
-                return self.emit(index)
+            return self.emit(index)
         return self.body
+
+    def first_number(self, start: int) -> ast.Constant:
+        """Return the number of the block that a pass of a `while` begins with."""
+        return const(self.decoder.number(("at", start + 1, -1)))
+
+    def asked(self, loop: int, passes: ast.expr, following: ast.expr) -> ast.stmt:
+        """Return `if passes >= counts[due]: return R[on_passes](R[-1], loop, R, following)`."""
+        due = self.counter(loop, CounterLayout.DUE)
+        ask = call(slot(self.layout.on_passes), slot(self.decoder.self_slot), const(loop), name(".R"), following)
+        return ast.If(ast.Compare(passes, [ast.GtE()], [due]), [ast.Return(ask)], [])
 
     def emit_edge(self, source: int, target: int) -> list[ast.stmt]:
         """Return the statements of a jump alone, for a frame that comes back from a call."""
@@ -323,7 +340,8 @@ class BlockEmitter:
             self.body.append(self.place(index, ast.Assign([slot(ins.target, _STORE)], name(".v"))))
         # The local variable must not keep the item alive when the loop's body rebinds its name.
         self.body.append(self.place(index, ast.Assign([ast.Name(".v", _STORE)], const(None))))
-        self.body.append(self.place(index, self.count(ins.loop, CounterLayout.ITERATIONS)))
+        counted = ast.Assign([self.counter(ins.loop, CounterLayout.ITERATIONS, _STORE)], name(".n"))
+        self.body.append(self.place(index, counted))
 
 
 def _clears(used: int, popped: int) -> list[ast.stmt]:
@@ -668,11 +686,18 @@ def _loop_start(e: BlockEmitter, index: int, ins: Instruction) -> None:
 
 @_lowers("LoopEnd")
 def _loop_end(e: BlockEmitter, index: int, ins: Instruction) -> None:
-    if e.instructions[ins.start].iterator is None:
-        # A `while`: completed passes are counted here, those of a `for` where the item is taken.
-        e.settle()
-        e.body.append(e.place(index, e.count(ins.loop, CounterLayout.ITERATIONS)))
-    e.goto(index, ins.start)
+    if e.instructions[ins.start].iterator is not None:
+        e.goto(index, ins.start)
+        return
+    # A `while`: completed passes are counted here, those of a `for` where the item is taken.
+    *clears, last = e.jump(index, ins.start, number=e.decoder.number(("at", ins.start + 1, -1)))
+    e.body += clears
+    count = ast.BinOp(e.counter(ins.loop, CounterLayout.ITERATIONS), _BINARY["+"], const(1))
+    counter = e.counter(ins.loop, CounterLayout.ITERATIONS, _STORE)
+    e.body.append(e.place(index, ast.Assign([ast.Name(".n", _STORE), counter], count)))
+    e.body.append(e.place(index, e.asked(ins.loop, name(".n"), e.first_number(ins.start))))
+    e.body.append(last)
+    e.done = True
 
 
 @_lowers("Try")

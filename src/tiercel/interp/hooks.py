@@ -42,12 +42,16 @@ class Hooks:
     Attributes:
         on_callee: asked with every callable a `Call` instruction meets; None means: call it as Python.
         on_region: told `(decoded, loop, R)` when a loop is entered.
+        on_passes: asked `(decoded, loop, R, following)` before a pass of a loop once `Decoded.due(loop)` passes were
+            made: what it answers is the block to go on with, `following` for the head of the loop. It must have moved
+            the due number beyond the passes made, or it is asked the same again. It may change registers.
         on_entry: told `(decoded, R)` when a function is entered.
     """
 
     on_callee: Callable[[object], Callee | None] | None = None
     on_region: Callable[[Decoded, int, list[Any]], object] | None = None
     on_entry: Callable[[Decoded, list[Any]], object] | None = None
+    on_passes: Callable[[Decoded, int, list[Any], int], int] | None = None
 
 
 NO_HOOKS: Final = Hooks()

@@ -8,6 +8,7 @@
     R[value]                 what a block hands to the dispatcher: result, pending call, or next block
     R[on_callee]             `Hooks.on_callee`, or a function that always answers None
     R[on_region]             `Hooks.on_region`, or None
+    R[on_passes]             `Hooks.on_passes`, or a function that never wants to be asked again
     R[timers ...]            per loop the clock at entry, 0 if this entry is not timed
     R[-1]                    the `Decoded`, which tracebacks and debuggers find through the frame
 
@@ -35,17 +36,24 @@ LEAVE: Final = -3
 
 
 class CounterLayout:
-    """Indexes into `Decoded.counts`: calls and time of the function, four counters a loop, two a `CallPy`."""
+    """Indexes into `Decoded.counts`: calls and time of the function, five words a loop, two a `CallPy`.
+
+    DUE is no count: it is the number of passes from which on `Hooks.on_passes` is asked.
+    """
 
     CALLS: Final = 0
     TIME: Final = 1
     TIMED_CALLS: Final = 2
     FIRST_LOOP: Final = 3
-    PER_LOOP: Final = 4
+    PER_LOOP: Final = 5
     ENTRIES: Final = 0
     ITERATIONS: Final = 1
     TIMED: Final = 2
     LOOP_TIME: Final = 3
+    DUE: Final = 4
+    # Small, because CPython compares such ints faster; a loop that gets there moves its DUE to FAR.
+    NEVER: Final = (1 << 30) - 1
+    FAR: Final = 1 << 62
 
 
 @dataclass(slots=True)
@@ -61,6 +69,7 @@ class Layout:
     value: int = 0
     on_callee: int = 0
     on_region: int = 0
+    on_passes: int = 0
     timers: int = 0
     tail: list[Any] = field(default_factory=list)
     python_calls: dict[int, int] = field(default_factory=dict)
@@ -100,6 +109,7 @@ def lay_out(program: Program, function: Function) -> Layout:
     layout.value = place(None)
     layout.on_callee = place(_no_callee)
     layout.on_region = place(None)
+    layout.on_passes = place(_not_again)
     layout.timers = place(0)
     for _ in range(function.loops):
         place(0)
@@ -116,3 +126,8 @@ def _needs_callable(ins: Instruction) -> tuple[str, int] | None:
 
 def _no_callee(_: object) -> None:
     return None
+
+
+def _not_again(decoded: Any, loop: int, _: list[Any], following: int) -> int:
+    decoded.counts[CounterLayout.FIRST_LOOP + CounterLayout.PER_LOOP * loop + CounterLayout.DUE] = CounterLayout.FAR
+    return following

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tiercel import config
 from tiercel.bytecode.program import Profile, Program
@@ -23,6 +23,9 @@ from tiercel.interp.layout import CounterLayout
 from tiercel.vm import profile
 from tiercel.vm.infer import learned_results
 from tiercel.vm.ledger import Ledger, Line, order
+
+if TYPE_CHECKING:
+    from tiercel.vm.regions import Surroundings
 
 __all__ = ["Machine", "machine"]
 
@@ -51,18 +54,21 @@ class Machine:
         self,
         on_callee: Callable[[object], Callee | None] | None = None,
         settings: Callable[[], Settings] = config.current,
+        around: Surroundings | None = None,
     ) -> Hooks:
-        """Return hooks for `interp.run` that keep the profile.
+        """Return hooks for `interp.run` that keep the profile, and compile loops.
 
         Args:
             on_callee: as in `Hooks`.
             settings: tells the settings of the function that is run (`profile_first`, `profile_sample`).
+            around: what loops are compiled with; None leaves them interpreted.
         """
+        first_look = None if around is None else around.first_look
 
         def on_entry(decoded: Decoded, registers: list[Any]) -> None:
             watch = decoded.watch
             if watch is None:
-                watch = self.adopt(decoded, settings)
+                watch = self.adopt(decoded, settings, first_look)
             elif decoded.counts[_CALLS] < watch.entry.due:
                 return
             watch.on_entry(registers)
@@ -70,20 +76,42 @@ class Machine:
         def on_region(decoded: Decoded, loop: int, registers: list[Any]) -> None:
             watch = decoded.watch
             if watch is None:
-                watch = self.adopt(decoded, settings)
-            elif decoded.counts[_FIRST_LOOP + _PER_LOOP * loop] < watch.loops[loop].due:
+                watch = self.adopt(decoded, settings, first_look)
+            elif watch.regions and (region := watch.regions.get(loop)) is not None and region.ready:
+                region.announce(decoded)
+            if decoded.counts[_FIRST_LOOP + _PER_LOOP * loop] < watch.loops[loop].due:
                 return
             watch.on_region(loop, registers)
 
-        return Hooks(on_callee, on_region, on_entry)
+        if around is None:
+            return Hooks(on_callee, on_region, on_entry)
 
-    def adopt(self, decoded: Decoded, settings: Callable[[], Settings] = config.current) -> profile.Watch:
-        """Begin to watch a function, unless it is watched already."""
+        def on_passes(decoded: Decoded, loop: int, registers: list[Any], following: int) -> int:
+            regions = (decoded.watch or self.adopt(decoded, settings)).regions
+            region = regions.get(loop)
+            if region is None:
+                region = regions.setdefault(loop, around.tiers(decoded, loop))
+            return region.asked(decoded, registers, following, around)  # type: ignore[no-any-return]
+
+        return Hooks(on_callee, on_region, on_entry, on_passes)
+
+    def adopt(
+        self, decoded: Decoded, settings: Callable[[], Settings] = config.current, first_look: int | None = None
+    ) -> profile.Watch:  # fmt: skip
+        """Begin to watch a function, unless it is watched already.
+
+        Args:
+            decoded, settings: what to watch, and the settings that count for it.
+            first_look: passes after which its loops are looked at for compiling; None for never.
+        """
         watch: profile.Watch | None = decoded.watch
         if watch is None:
             self._teach(decoded.program)
             # Two threads may come here at once: one watch wins, and samples of the other are lost.
             watch = decoded.watch = profile.Watch(decoded, settings)
+            if first_look is not None:
+                for loop in range(decoded.function.loops):
+                    decoded.counts[decoded.counter(loop, CounterLayout.DUE)] = first_look
             serial = next(self._serial)
             functions = self._functions
             functions[serial] = weakref.ref(decoded, lambda _: functions.pop(serial, None))

@@ -53,7 +53,7 @@ from tiercel.vm.naming import name_for_tools
 from tiercel.vm.samples import sampled_scalars, scalars_of
 from tiercel.vm.stub import make_function, make_preamble, make_table
 
-__all__ = ["Builder", "Built", "SignatureState", "Tiers", "signature_of"]
+__all__ = ["DROPPED", "INTERNAL", "Builder", "Built", "SignatureState", "Ticket", "Tiers", "over_limit", "signature_of"]
 
 MAX_SIGNATURES: Final = 16
 """Signatures of one function that are counted; calls of others stay interpreted."""
@@ -431,6 +431,19 @@ class Tiers:
         self.wait()
         return None if self._has_entry(state) else state.variants[-1].reason
 
+    @property
+    def refused(self) -> bool:
+        """Whether some kind of arguments was found not to compile as a whole: then loops are compiled by themselves."""
+        return any(state.variants and state.variants[-1].reason for state in list(self.signatures.values()))
+
+    def begin_to_prepare(self, arguments: tuple[Any, ...]) -> str:
+        """Begin to compile for such arguments, without waiting; why they cannot be compiled, "" as far as known."""
+        settings = self.settings()
+        if settings.level == "O0":
+            return ""
+        state = self.begin(settings, arguments)
+        return "" if self._has_entry(state) else state.variants[-1].reason
+
     def begin(self, settings: Settings, arguments: tuple[Any, ...]) -> SignatureState:
         """Begin to compile for such arguments, unless that was done before."""
         key = tuple(map(signature_of, arguments))
@@ -564,10 +577,9 @@ class Tiers:
         assert lowered is not None
         assert variant.region is not None
         function = lowered.function
-        limit = self.settings().memory_limit
-        needed = sum(fixed_bytes()) + sum(getattr(kept, "size_bytes", 0) for kept in built.keep)
-        if limit is not None and needed > limit:
-            variant.reason = f"machine code and packed operands would take {needed} bytes, memory_limit is {limit}"
+        reason = over_limit(self.settings(), built)
+        if reason is not None:
+            variant.reason = reason
             self._ledger("fallback", variant.reason).add()
             events().add("rejected", region=self.name, reason=variant.reason)
             return
@@ -799,6 +811,15 @@ def _median(numbers: Iterable[int]) -> float:
     ordered = sorted(numbers)
     middle = len(ordered) // 2
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def over_limit(settings: Settings, built: Built) -> str | None:
+    """Why there is no room for machine code within the setting `memory_limit`; None if there is."""
+    limit = settings.memory_limit
+    needed = sum(fixed_bytes()) + sum(getattr(kept, "size_bytes", 0) for kept in built.keep)
+    if limit is None or needed <= limit:
+        return None
+    return f"machine code and packed operands would take {needed} bytes, memory_limit is {limit}"
 
 
 def _identifier(name: str) -> str:

@@ -9,15 +9,19 @@ Invariant: nothing here waits, and a kernel that could not be improved stays as 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from types import FunctionType
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tiercel.config import Settings
 from tiercel.hotpath.events import events
 from tiercel.vm.naming import name_for_tools
 
 if TYPE_CHECKING:
-    from tiercel.vm.dispatch import Tiers, Variant
+    from tiercel.vm.dispatch import Builder, Tiers, Variant
+    from tiercel.vm.regions import LoopVariant
 
-__all__ = ["IMPROVE_AFTER", "improve"]
+__all__ = ["IMPROVE_AFTER", "Owner", "improve"]
 
 IMPROVE_AFTER: Final = 8.0
 """A kernel is compiled again when it has run so many times as long as compiling again takes: a tenth of the time it
@@ -26,11 +30,20 @@ _UNKNOWN_MS: Final = 30.0
 """What compiling again takes where the kernel came from the cache."""
 
 
-def improve(tiers: Tiers, variant: Variant, dropped: str) -> None:
+class Owner(NamedTuple):
+    """Who compiles something that is no whole function: what `improve` reads of `Tiers`."""
+
+    name: str
+    function: FunctionType
+    builder: Callable[[], Builder]
+    settings: Callable[[], Settings]
+
+
+def improve(tiers: Tiers | Owner, variant: Variant | LoopVariant, dropped: str) -> None:
     """Ask for better code when it is worth it, and put it in place when it is there.
 
     Args:
-        tiers: of the function.
+        tiers: of the function, or who stands for a loop.
         variant: the form whose entry was just called.
         dropped: the outcome of a build that may be asked for again.
     """

@@ -12,8 +12,9 @@ import numpy as np
 
 if TYPE_CHECKING:
     from tiercel.vm.dispatch import SignatureState, Tiers, Variant
+    from tiercel.vm.regions import LoopTiers
 
-__all__ = ["KernelReport", "kernel_reports", "signature_text"]
+__all__ = ["KernelReport", "LoopKernelReport", "kernel_reports", "loop_kernel_reports", "signature_text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,62 @@ def _kernel(tiers: Tiers, state: SignatureState, variant: Variant | None, *, las
         slow_entry=entry.without if entry is not None else "",
         expected=state.expected,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class LoopKernelReport:
+    """A form of a loop that was compiled by itself, is to be, or cannot be.
+
+    Attributes:
+        signature: what it takes; "" if that was not found out.
+        state, sizes, reason, line, stages_ms, from_cache, certificate: as for `KernelReport`.
+        pc: address of the loop in the bytecode.
+        runs, passes, time_ns: through compiled code.
+        stopped: runs that a guard, an exit or a floating-point flag stopped; nothing of them was kept.
+        misses: times that a frame held something else.
+        interpreted_each_ns: what an interpreted pass took.
+    """
+
+    signature: str
+    state: str
+    sizes: str
+    reason: str
+    line: int | None
+    pc: int
+    runs: int
+    passes: int
+    time_ns: int
+    stopped: int
+    misses: int
+    interpreted_each_ns: int
+    stages_ms: dict[str, float]
+    from_cache: bool
+    certificate: dict[str, Any]
+
+
+def loop_kernel_reports(tiers: LoopTiers) -> tuple[LoopKernelReport, ...]:
+    """Return what became of each form of a loop, the busiest first."""
+    out = []
+    for v in list(tiers.variants):
+        made = LoopKernelReport(
+            signature="" if v.region is None else v.region.signature,
+            state=v.state,
+            sizes="that agree" if v.speculative else "any",
+            reason=v.demoted or v.reason,
+            line=v.line,
+            pc=tiers.function.pcs[tiers.start],
+            runs=v.runs,
+            passes=v.passes,
+            time_ns=v.time_ns,
+            stopped=v.stopped,
+            misses=v.misses,
+            interpreted_each_ns=int(tiers.interpreted_ns),
+            stages_ms={stage: round(ms, 3) for stage, ms in v.stages_ms.items()},
+            from_cache=v.built is not None and v.built.from_cache,
+            certificate=dict(v.built.certificate) if v.built is not None else {},
+        )
+        out.append(made)
+    return tuple(sorted(out, key=lambda k: -k.passes))
 
 
 def signature_text(key: Any) -> str:

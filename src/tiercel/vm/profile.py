@@ -292,14 +292,16 @@ class Watch:
     Attributes:
         entry: of the function's entries; live-ins are its parameters.
         loops: of each loop's entries.
+        regions: `vm.regions.LoopTiers` of loops that were looked at.
     """
 
-    __slots__ = ("_counts", "_settings", "entry", "loops")
+    __slots__ = ("_counts", "_settings", "entry", "loops", "regions")
 
     def __init__(self, decoded: Decoded, settings: Callable[[], Settings] = config.current) -> None:
         function = decoded.function
         self._counts = decoded.counts
         self._settings = settings
+        self.regions: dict[int, Any] = {}
         self.entry = Recorder([LiveIn(i, p.name) for i, p in enumerate(function.parameters)])
         live = loop_live_ins(function, {loop.loop: (loop.start, loop.stop) for loop in decoded.flow.loops})
         self.loops = [Recorder(live.get(loop, ())) for loop in range(function.loops)]

@@ -118,6 +118,10 @@ def _regions(report: Report) -> list[str]:
             where = "" if loop.line is None else str(loop.line)
             counts = [format_count(loop.entries), format_count(loop.iterations), format_time(loop.time_ns)]
             rows.append([f"{'  ' * (loop.depth + 1)}loop {loop.loop}", where, *counts, "O0", loop.source])
+            if loop.compiled_passes:
+                counts = [format_count(loop.compiled_runs), format_count(loop.compiled_passes)]
+                counts.append(format_time(loop.compiled_time_ns))
+                rows.append([f"{'  ' * (loop.depth + 1)}  compiled", "", *counts, "O1", ""])
         if f.compiled_calls:
             counts = [format_count(f.compiled_calls), "", format_time(f.compiled_time_ns)]
             rows.append(["  compiled", "", *counts, "O1", ""])
@@ -169,6 +173,34 @@ def _compiled(f: FunctionReport) -> list[str]:
     return out
 
 
+def _compiled_loops(f: FunctionReport) -> list[str]:
+    """What became of the loops that were hot by themselves."""
+    out = []
+    for loop in f.loops:
+        for k in loop.kernels:
+            sizes = f", sizes {k.sizes}" if k.state != "refused" else ""
+            what = k.signature or "what it held then"
+            out += _wrapped("    ", f"loop {loop.loop}, line {loop.line}, PC=0x{k.pc:02X}: {what}{sizes}: {k.state}")
+            if k.reason:
+                out += _wrapped("      ", f"{k.reason}{f' (line {k.line})' if k.line is not None else ''}")
+            if k.passes:
+                each = (
+                    f"{format_time(k.time_ns / k.passes)} each; interpreted {format_time(k.interpreted_each_ns)} each"
+                )
+                out.append(f"      {format_count(k.passes)} passes in {_many(k.runs, 'run')}, {each}")
+            if k.stopped:
+                out.append(f"      {_many(k.stopped, 'run')} stopped by a guard, an exit or a flag, and made again")
+            if k.stages_ms:
+                stages = ", ".join(f"{stage} {ms:.1f}" for stage, ms in k.stages_ms.items())
+                kept = "; code was in the cache" if k.from_cache else ""
+                out += _wrapped(
+                    "      ", f"made in {format_time(1e6 * sum(k.stages_ms.values()))} (ms: {stages}){kept}"
+                )
+            if k.certificate:
+                out += _wrapped("      ", _checked(k.certificate))
+    return ["", f"  loops of {short(f.name)} compiled by themselves", *out] if out else []
+
+
 def _checked(certificate: Mapping[str, Any]) -> str:
     """What validation found; see `hotpath.validate.Certificate`."""
     apart = "equal to the bit" if certificate["exact"] else f"largest relative error {certificate['max_error']:.1e}"
@@ -208,7 +240,7 @@ def report_text(report: Report) -> list[str]:
     """Return the lines of a report."""
     head = report.functions[0]
     out = [f"{short(report.name)}  ({place(head.filename, head.line)})", *_summary(report), *_regions(report)]
-    for part in (_compiled, _arguments, _python):
+    for part in (_compiled, _compiled_loops, _arguments, _python):
         for f in report.functions:
             out += part(f)
     helpers = [f for f in report.functions if f.role == "helper"]
@@ -250,6 +282,14 @@ def report_html(report: Report) -> str:
                 name = "\N{NO-BREAK SPACE}" * 2 * (loop.depth + 1) + f"loop {loop.loop}"
                 counts = [str(loop.line or ""), str(loop.entries), str(loop.iterations), format_time(loop.time_ns)]
                 rows.append([name, *counts, "O0", "", loop.source])
+                if loop.compiled_passes:
+                    counts = [
+                        "",
+                        str(loop.compiled_runs),
+                        str(loop.compiled_passes),
+                        format_time(loop.compiled_time_ns),
+                    ]
+                    rows.append([f"{name} compiled", *counts, "O1", "", ""])
             if f.compiled_calls:
                 counts = [str(f.line), str(f.compiled_calls), "", format_time(f.compiled_time_ns)]
                 rows.append([f"{short(f.name)} compiled", *counts, "O1", "", ""])
@@ -267,6 +307,7 @@ def report_html(report: Report) -> str:
                 times = [str(k.calls), format_time(k.time_ns), str(k.interpreted_calls), made]
                 rows.append([k.signature, state, k.sizes, *times])
             parts.append(_table(heads, rows, code=0))
+    parts += [table for f in report.functions for table in _loop_table(f)]
     for f in report.functions:
         for s in f.signatures:
             heads = [f"argument of {short(f.name)}", f"seen in about {s.entries} entries"]
@@ -282,6 +323,20 @@ def report_html(report: Report) -> str:
         ]
         parts.append(_table(heads, rows))
     return "\n".join(parts)
+
+
+def _loop_table(f: FunctionReport) -> list[str]:
+    rows = []
+    for loop in f.loops:
+        for k in loop.kernels:
+            made = format_time(1e6 * sum(k.stages_ms.values())) if k.stages_ms else ""
+            state = f"{k.state}: {k.reason}" if k.reason else k.state
+            spent = [str(k.runs), str(k.passes), format_time(k.time_ns), str(k.stopped), made]
+            rows.append([k.signature, f"loop {loop.loop}", f"0x{k.pc:02X}", state, *spent])
+    head = f"loops of {short(f.name)} compiled by themselves"
+    return (
+        [_table([head, "loop", "PC", "state", "runs", "passes", "time", "stopped", "made in"], rows, 0)] if rows else []
+    )
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], code: int = -1) -> str:

@@ -5,8 +5,9 @@ text, as a dict or in a notebook. Everything is made of counters and samples tha
 asker, not the function.
 
 Times of a function include what it called; times of inner loops are estimated from the entries that were timed (one in
-16). What runs compiled is counted beside, and does not show in the counters of loops. A region is what can be compiled:
-a function with all it calls. Its loops are listed because that is where time goes.
+16). Calls that run compiled are counted beside, and do not show in the counters of loops. A region is what can be
+compiled: a function with all it calls or, where that cannot be or a call does not end, one of its loops; the passes and
+the time of a loop include those that compiled code made.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from typing import TYPE_CHECKING, Any, Final
 from tiercel.bytecode.program import Function
 from tiercel.config import Settings
 from tiercel.interp import Decoded
-from tiercel.vm.kernels import KernelReport, kernel_reports
+from tiercel.vm.kernels import KernelReport, LoopKernelReport, kernel_reports, loop_kernel_reports
 from tiercel.vm.ledger import Line
 from tiercel.vm.profile import declared_tokens
 from tiercel.vm.render import report_html, report_text
 
 if TYPE_CHECKING:
     from tiercel.vm.dispatch import Tiers
+    from tiercel.vm.regions import LoopTiers
 
 __all__ = [
     "COMPILED",
@@ -97,9 +99,12 @@ class LoopReport:
         loop: its number in the function.
         line, source: of its head.
         depth: how many loops are around it.
-        entries, iterations: how often it was entered, and passes in all, by the interpreter.
+        entries, iterations: how often it was entered, and passes in all, outside of whole compiled calls.
         time_ns: in all.
         live_ins: what is read in it and made before it: name to what was seen with the most frequent Signature.
+        compiled_runs, compiled_passes, compiled_time_ns: what of that compiled code of the loop itself did.
+        unmet: why the loop is not compiled by itself; "" if it is, or was not looked at.
+        kernels: its forms that were compiled, or cannot be.
     """
 
     loop: int
@@ -110,6 +115,11 @@ class LoopReport:
     iterations: int
     time_ns: int
     live_ins: dict[str, str]
+    compiled_runs: int = 0
+    compiled_passes: int = 0
+    compiled_time_ns: int = 0
+    unmet: str = ""
+    kernels: tuple[LoopKernelReport, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +211,8 @@ class Report:
         for f in out["functions"]:
             for name in ("loops", "python", "signatures", "kernels"):
                 f[name] = list(f[name])
+            for loop in f["loops"]:
+                loop["kernels"] = list(loop["kernels"])
         out["functions"], out["ledger"] = list(out["functions"]), list(out["ledger"])
         return out
 
@@ -242,8 +254,10 @@ def stats(subjects: Sequence[Subject], ledger: Iterable[Line] = ()) -> dict[str,
     `transfers`, `allocations` (arenas of compiled calls that had to be allocated; results are not counted), `launches`
     (times compiled code was entered), `packed_bytes` (of frozen operands, copied once into the order kernels read),
     `trigger_percent` (share of the time in compiled code); over all functions `helper_calls`, `loop_entries`,
-    `loop_iterations`, `instructions` (executed, at most), `python_lines` (executions of lines that run as Python) and
-    `python_time_ns`, `signatures` (told apart); `time_ns` and `compiled_time_ns` of the function, callees included.
+    `loop_iterations`, of loops that were compiled by themselves `loop_kernels` (in use), `loop_compiles`, `loop_runs`,
+    `loop_stops` (runs that were stopped and nothing kept of them), `compiled_iterations`, `compiled_loop_time_ns`;
+    `instructions` (executed, at most), `python_lines` (executions of lines that run as Python) and `python_time_ns`,
+    `signatures` (told apart); `time_ns` and `compiled_time_ns` of the function, callees included.
     """
     first, helpers = subjects[0], subjects[1:]
     counters = [d.counters for d in first.decoded]
@@ -253,6 +267,7 @@ def stats(subjects: Sequence[Subject], ledger: Iterable[Line] = ()) -> dict[str,
     python = [place for d in every for place in d.counters.python.values()]
     kernels = kernel_reports(first.tiers)
     tiers = first.tiers
+    regions = [r for d in every for r in _regions(d)]
     compiled_calls = tiers.compiled_calls if tiers is not None else 0
     compiled_ns = tiers.compiled_ns if tiers is not None else 0
     interpreted_ns = sum(c.time_ns for c in counters) + first.python_time_ns
@@ -281,6 +296,12 @@ def stats(subjects: Sequence[Subject], ledger: Iterable[Line] = ()) -> dict[str,
         "helper_calls": sum(d.counters.calls for s in helpers for d in s.decoded),
         "loop_entries": sum(loop.entries for loop in loops),
         "loop_iterations": sum(loop.iterations for loop in loops),
+        "loop_kernels": sum(len(r.entries) for r in regions),
+        "loop_compiles": sum(r.compiles for r in regions),
+        "loop_runs": sum(v.runs for r in regions for v in list(r.variants)),
+        "loop_stops": sum(v.stopped for r in regions for v in list(r.variants)),
+        "compiled_iterations": sum(r.passes for r in regions),
+        "compiled_loop_time_ns": sum(r.time_ns for r in regions),
         "instructions": sum(executed(d) for d in every),
         "python_lines": sum(count for count, _ in python),
         "python_time_ns": sum(spent for _, spent in python) + sum(s.python_time_ns for s in subjects),
@@ -296,14 +317,21 @@ def executed(decoded: Decoded) -> int:
     Exact for code without branches. Where it branches both arms count, and handlers do not: an upper bound.
     """
     counters, flow = decoded.counters, decoded.flow
+    compiled = {r.loop: r.passes for r in _regions(decoded)}
     times = [0 if handler >= 0 else counters.calls for handler in flow.handler]
     for row in flow.loops:  # outer loops first
         loop = counters.loops[row.loop]
-        times[row.start] = loop.entries + loop.iterations
+        times[row.start] = loop.entries + max(loop.iterations - compiled.get(row.loop, 0), 0)
+        interpreted = max(loop.iterations - compiled.get(row.loop, 0), 0)
         for index in range(row.start + 1, row.stop + 1):
             if times[index]:
-                times[index] = loop.iterations
+                times[index] = interpreted
     return sum(times)
+
+
+def _regions(decoded: Decoded) -> list[LoopTiers]:
+    """The loops of a function that were looked at for compiling."""
+    return [] if decoded.watch is None else list(decoded.watch.regions.values())
 
 
 def _function_report(subject: Subject, settings: Settings) -> FunctionReport:
@@ -369,6 +397,7 @@ def _loops(decoded: Sequence[Decoded]) -> tuple[LoopReport, ...]:
         spent = min(sum(c.time_ns for c in counts), around[-1] or _UNKNOWN_NS)
         around.append(spent)
         line = function.line_of(row.start)
+        regions = [r for d in decoded for r in _regions(d) if r.loop == row.loop]
         out.append(
             LoopReport(
                 row.loop,
@@ -379,6 +408,11 @@ def _loops(decoded: Sequence[Decoded]) -> tuple[LoopReport, ...]:
                 iterations,
                 spent,
                 _live_ins(decoded, row.loop),
+                sum(v.runs for r in regions for v in list(r.variants)),
+                sum(r.passes for r in regions),
+                sum(r.time_ns for r in regions),
+                next((r.reason or r.unmet for r in regions if not r.entries), ""),
+                tuple(k for r in regions for k in loop_kernel_reports(r)),
             )
         )
     return tuple(out)

@@ -13,7 +13,7 @@ The walk follows the structured control flow with abstract values in the registe
 
 The walk of one function is one object, `walk.Frame`, built up from one class per subject; each module imports those
 before it in this order: state, objects, layouts, core, writes, operators, views, scalars, calls, branches, sharing,
-loops, instructions, walk, arguments, region.
+loops, instructions, walk, arguments, region, loop_region (some passes of one loop instead of a function).
 
 Invariants: writes are new values, and what they leave in arguments is said at the end of the region, where it is
 written after everything else; a result that may share memory with an argument or another result is refused unless it

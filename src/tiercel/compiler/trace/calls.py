@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tiercel.compiler.abstract import Abstract, Known, Mapping, Method, Tuple, Untraceable
+from tiercel.compiler.abstract import Abstract, Known, Mapping, Method, Tuple, Unknown, Untraceable
 from tiercel.compiler.graph import Value
 from tiercel.compiler.trace.objects import Cell, is_named_tuple, operator_of, owner_of, unwrapped
 from tiercel.compiler.trace.scalars import Scalars
@@ -92,6 +92,8 @@ class Calls(Scalars):
                     return self.node("astype", (given,), {"dtype": dtype}, NpScalarType(dtype))
             if isinstance(given, Value) and not isinstance(given.type, ArrayType | NpScalarType):
                 return self.node("astype", (given,), {"dtype": as_dtype(target)}, NpScalarType(as_dtype(target)))
+        if isinstance(target, type) and issubclass(target, BaseException) and target.__module__ == "builtins":
+            return Unknown("an exception that is made and not raised")
         if isinstance(target, type) and issubclass(target, tuple) and hasattr(target, "_fields"):
             if len(args) == len(target._fields) and is_named_tuple(target):
                 return Tuple(tuple(args), target)

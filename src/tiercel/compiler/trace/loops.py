@@ -59,9 +59,9 @@ class Loops(Branches):
         for _ in range(MAX_WALKS):
             self.state, values = self.enter_loop(before, inside, sharing, collecting=True)
             self.loops = [(at, end)]
+            at_start = self.state.copy()  # without the item: a pass after the loop was left takes none
             with self.trace.collecting() as steps:
                 self.registers[ins.target] = element(index)
-                at_start = self.state.copy()
                 stays, target = self.pass_through(at + 1, at, end)
             if target is not None:
                 if target != ins.exit:

@@ -9,8 +9,8 @@ need it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from tiercel.bytecode.program import Function
 from tiercel.compiler.abstract import Known, Untraceable
@@ -26,6 +26,8 @@ from tiercel.shapes import Dim, DimLike, Facts, Symbol, product, solve_for_symbo
 from tiercel.shapes import Range as DimRange
 from tiercel.shapes import evaluate as size_of
 from tiercel.shapes.dims import Node, Sum
+
+T = TypeVar("T")
 
 
 def trace_region(
@@ -52,44 +54,49 @@ def trace_region(
     Raises:
         Untraceable: with the reason and the instruction.
     """
+
+    def make(trace: Trace) -> Region:
+        return _trace_once(trace, function, constants, environment, arguments, name)
+
     try:
-        return _trace(function, constants, environment, arguments, name, speculate=speculate, specialise=False)
+        return assuming(make, environment, speculate)
     except Untraceable as error:
         try:
-            return _trace(function, constants, environment, arguments, name, speculate=True, specialise=True)
+            return assuming(make, environment, True, specialise=True)
         except Untraceable:
             raise error from None
 
 
-def _trace(
-    function: Function,
-    constants: Sequence[Any],
-    environment: Environment,
-    arguments: Sequence[Any],
-    name: str,
-    *,
-    speculate: bool,
-    specialise: bool,
-) -> Region:
-    """Trace, with the arms of branches on sizes compiled both, or only those that these sizes take."""
+def assuming(make: Callable[[Trace], T], environment: Environment, speculate: bool, *, specialise: bool = False) -> T:
+    """Trace again and again until no more sizes are to be assumed equal.
+
+    Args:
+        make: traces into a new `Trace`.
+        environment: forgets the conditions of the traces before.
+        speculate: whether anything is assumed.
+        specialise: of branches on sizes, compile only the arms that these sizes take, instead of both.
+
+    Raises:
+        Untraceable: as `make` does, or for too many assumptions.
+    """
     substitution: dict[str, DimLike] = {}
     for _ in range(MAX_ASSUMPTIONS):
         trace = Trace(Facts())
         trace.substitution, trace.speculate, trace.specialise = substitution, speculate, specialise
         environment.conditions.clear()
         environment.classes.clear()
-        region: Region | None = None
+        made: T | None = None
         failure: Untraceable | None = None
         try:
-            region = _trace_once(trace, function, constants, environment, arguments, name)
+            made = make(trace)
         except Untraceable as error:
             failure = error
         if speculate and _assume(trace, substitution):
             continue
         if failure is not None:
             raise failure
-        assert region is not None
-        return region
+        assert made is not None
+        return made
     raise Untraceable("sizes that are compared in too many ways")
 
 
@@ -112,6 +119,8 @@ def _assume(trace: Trace, substitution: dict[str, DimLike]) -> bool:
         if found is None or (isinstance(found[1], int) and found[1] < 2):
             continue
         symbol, value = found
+        if trace.volatile & {s.name for s in (symbol, *symbols_of(value))}:
+            continue
         for known, dim in substitution.items():
             substitution[known] = substitute(dim, {symbol.name: value})
         substitution[symbol.name] = value

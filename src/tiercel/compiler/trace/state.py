@@ -138,6 +138,7 @@ class Trace:
         self.sample: dict[str, int] = {}
         self.pairs: list[tuple[DimLike, DimLike]] = []
         self.conditions: dict[Value, Condition] = {}  # bools that depend on sizes only
+        self.volatile: set[str] = set()  # symbols that change from entry to entry: nothing is assumed of them
 
     def symbol(self, name: str, size: int, kind: str = "input") -> DimLike:
         """The symbol of a size, or what it is assumed to equal."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,7 +19,8 @@ from tiercel.dtypes import as_dtype
 from tiercel.hotpath.memory import GuardedMemory
 
 HOST = Target.host()
-TARGETS = [HOST, HOST.without_avx512()] if HOST.masked_memory else [HOST]
+AVX2 = HOST.without_avx512() if HOST.masked_memory else HOST
+TARGETS = [*({HOST: None, AVX2: None}), replace(AVX2, vector_bytes=16)]
 P, L, FLAG = ctypes.c_void_p, ctypes.c_int64, ctypes.c_bool
 
 
@@ -58,7 +60,9 @@ class Family:
 
 
 @pytest.fixture(
-    scope="module", params=[(n, t) for n in ("float32", "float64") for t in TARGETS], ids=lambda p: f"{p[0]}-{p[1].cpu}"
+    scope="module",
+    params=[(n, t) for n in ("float32", "float64") for t in TARGETS],
+    ids=lambda p: f"{p[0]}-{8 * p[1].vector_bytes}",
 )
 def family(request):
     return Family(*request.param)

@@ -72,3 +72,14 @@ def test_an_operand_used_once_is_not_packed_before():
         region, lambda x, w: x @ w.T, *((random(m, 9), random(n, 9)) for m, n in ((3, 5), (70, 50), (1, 130)))
     )
     assert " pack " not in to_text(runner.lowered.function)
+
+
+def test_half_precision_is_summed_in_single():
+    """One rounding of each element, as NumPy's own loop has; 3000 ones are 3000, which steps in float16 miss."""
+    b = RegionBuilder("half")
+    x, w = b.input("x", ("M", "K"), "float16"), b.input("w", ("K", "N"), "float16")
+    region = b.region(b.apply("add", b.apply("matmul", x, w), 1.0))
+    sets = [(random(m, k, dtype="float16"), random(k, n, dtype="float16")) for m, n, k in ((3, 5, 4), (9, 50, 40))]
+    runner = agree(region, lambda x, w: x @ w + np.float16(1), *sets, rtol=2e-3, atol=4e-3)
+    ones = np.ones((1, 3000), np.float16), np.ones((3000, 1), np.float16)
+    assert runner(*ones, native=True).item() == 3000

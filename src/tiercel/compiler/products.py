@@ -3,7 +3,7 @@
 In: a `Group` of `fuse` that begins with a contraction. Out: `Contract` statements, one per matrix of a stack; weights
 are packed by the lowerer (`Lowerer.packed_operand`). A product with a vector is one with a matrix of one row or column:
 of a column where the rows of the matrix are contiguous, of a row where its columns are, so that it is read once in the
-order in which it lies in memory.
+order in which it lies in memory. float16 and bfloat16 operands are widened into the arena and summed in float32.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiercel.compiler.dims import dim_expression
-from tiercel.compiler.elementwise import NotLowered
+from tiercel.compiler.elementwise import NotLowered, cast
 from tiercel.compiler.fuse import Group
 from tiercel.compiler.graph import Node, Value
 from tiercel.compiler.memory import Memory
@@ -46,7 +46,7 @@ def lower_product(state: Lowerer, group: Group, node: Node) -> None:
     dtype = x.root.dtype
     output = node.outputs[0]
     assert isinstance(output.type, ArrayType)
-    if not (dtype is y.root.dtype is output.type.dtype) or dtype.name not in ("float32", "float64"):
+    if dtype is not y.root.dtype or dtype.kind != "f" or output.type.dtype not in (dtype, dtype.accumulator):
         raise NotLowered(f"a product of {dtype.name} and {y.root.dtype.name}", node.origin)
     if not x.shape or not y.shape or len(x.shape) == len(y.shape) == 1 or (len(x.shape) == 1 and len(y.shape) > 2):
         raise NotLowered("a product of a vector with a vector, a scalar or a stack", node.origin)
@@ -56,6 +56,9 @@ def lower_product(state: Lowerer, group: Group, node: Node) -> None:
     if state.facts.equal(x.shape[-1], inner) is not True:
         agree = Compare("eq", dim_expression(x.shape[-1]), dim_expression(inner))
         state.require(agree, node.origin)
+    if dtype is not dtype.accumulator:
+        x, y = _widened(state, x), _widened(state, y)
+        dtype = dtype.accumulator
     if len(y.shape) <= 2 and len(x.shape) > 2:
         flat = (product(x.shape[:-1]), x.shape[-1])
         view = x.reshaped(flat)
@@ -106,6 +109,13 @@ def lower_product(state: Lowerer, group: Group, node: Node) -> None:
     _contract(state, group, node, x, y, reads, writes, shape, lambda row, column: (*_unflatten(row, lead), column))
 
 
+def _widened(state: Lowerer, memory: Memory) -> Memory:
+    """A copy in the dtype in which products are summed."""
+    wide = state.arena("wide", memory.root.dtype.accumulator, memory.shape)
+    state.nests.copy(memory, wide)
+    return wide
+
+
 def _row(vector: Memory) -> Memory:
     """A vector as a matrix of one row."""
     return replace(vector, shape=(1, *vector.shape), strides=(0, *vector.strides))
@@ -149,12 +159,14 @@ def _contract(
         state.emit(Allocate(b))
     row, column, total = (state.fresh(n) for n in ("row", "column", "total"))
     index = at(Var(row), Var(column))
-    dtype = x.root.dtype
-    known: dict[Value, Expr] = {node.outputs[0]: Var(total, dtype)}
+    dtype, type_ = x.root.dtype, node.outputs[0].type
+    assert isinstance(type_, ArrayType)
+    result = cast(Var(total, dtype), type_.dtype)
+    known: dict[Value, Expr] = {node.outputs[0]: result}
     stmts: list[Stmt] = []
     for access in writes.get(node.outputs[0], ()):
         assert access.buffer is not None
-        stmts.append(Store(access.buffer, index, Var(total, dtype)))
+        stmts.append(Store(access.buffer, index, result))
     stmts += element_statements(state, [n for n in group.nodes if n is not node], reads, writes, index, known)
     m, n, k = (dim_expression(d) for d in (x.shape[0], y.shape[1], x.shape[1]))
     state.emit(Contract(a, b, row, column, total, Block(tuple(stmts)), m, n, k, packed is not None))

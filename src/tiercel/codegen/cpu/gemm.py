@@ -215,6 +215,10 @@ def emit_gemm(dtype: DType, target: Target) -> tuple[list[str], list[str]]:
         f"declare {vector} @llvm.masked.load.{suffix}.p0(ptr, i32, <{lanes} x i1>, {vector})",
         f"declare {double} @llvm.fma.v{2 * lanes}f{8 * size}({double}, {double}, {double})",
         f"declare {double} @llvm.masked.load.v{2 * lanes}f{8 * size}.p0(ptr, i32, <{2 * lanes} x i1>, {double})",
+        (
+            f"declare {double} @llvm.masked.gather.v{2 * lanes}f{8 * size}.v{2 * lanes}p0(<{2 * lanes} x ptr>, i32, "
+            f"<{2 * lanes} x i1>, {double})"
+        ),
         f"declare void @llvm.masked.store.{suffix}.p0({vector}, ptr, i32, <{lanes} x i1>)",
     ]
     rows = tile_shape(target)[0]

@@ -60,6 +60,19 @@ def _rows(name: str, dtype: DType, target: Target, rows: int) -> str:
     lanes = 2 * half_lanes
     vector, mask, counts = f"<{lanes} x {element}>", f"<{lanes} x i1>", f"<{lanes} x i32>"
     suffix, ramp = f"v{lanes}f{8 * size}", ", ".join(f"i32 {i}" for i in range(lanes))
+    wide, wide_ramp = f"<{lanes} x i64>", ", ".join(f"i64 {i}" for i in range(lanes))
+
+    def gathered(hint: str, mask_text: str) -> list[str]:
+        """The elements of x numbered %hint.at."""
+        given = f"<{lanes} x ptr> %{hint}.ptr, i32 {size}, {mask} {mask_text}, {vector} zeroinitializer"
+        return [
+            f"  %{hint}.s = insertelement {wide} poison, i64 %x_step, i64 0",
+            f"  %{hint}.ss = shufflevector {wide} %{hint}.s, {wide} poison, {counts} zeroinitializer",
+            f"  %{hint}.off = mul {wide} %{hint}.at, %{hint}.ss",
+            f"  %{hint}.ptr = getelementptr {element}, ptr %x, {wide} %{hint}.off",
+            f"  %{hint}.x = call {vector} @llvm.masked.gather.{suffix}.v{lanes}p0({given})",
+        ]
+
     out = [
         (f"define internal void @{name}.{rows}(ptr noalias %a, i64 %a_row, ptr noalias %x, i64 %x_step, "
         "ptr noalias %y, i64 %y_step, i64 %k, i1 %accumulate) {"),
@@ -81,20 +94,15 @@ def _rows(name: str, dtype: DType, target: Target, rows: int) -> str:
         f"  %x.dense = load {vector}, ptr %x.at, align {size}",
         "  br label %step",
         "gather:",
+        f"  %g.j = insertelement {wide} poison, i64 %j, i64 0",
+        f"  %g.js = shufflevector {wide} %g.j, {wide} poison, {counts} zeroinitializer",
+        f"  %g.at = add {wide} %g.js, <{wide_ramp}>",
+        *gathered("g", f"<{', '.join(['i1 true'] * lanes)}>"),
     ]  # fmt: skip
-    for lane in range(lanes):
-        before = "poison" if lane == 0 else f"%g.{lane - 1}"
-        out += [
-            f"  %g.j.{lane} = add i64 %j, {lane}",
-            f"  %g.off.{lane} = mul i64 %g.j.{lane}, %x_step",
-            f"  %g.at.{lane} = getelementptr {element}, ptr %x, i64 %g.off.{lane}",
-            f"  %g.v.{lane} = load {element}, ptr %g.at.{lane}, align {size}",
-            f"  %g.{lane} = insertelement {vector} {before}, {element} %g.v.{lane}, i64 {lane}",
-        ]
     out += [
         "  br label %step",
         "step:",
-        f"  %v = phi {vector} [ %x.dense, %load ], [ %g.{lanes - 1}, %gather ]",
+        f"  %v = phi {vector} [ %x.dense, %load ], [ %g.x, %gather ]",
     ]
     for r in range(rows):
         out += [
@@ -109,25 +117,16 @@ def _rows(name: str, dtype: DType, target: Target, rows: int) -> str:
         "last:",
         *(f"  %u.{r} = phi {vector} [ zeroinitializer, %entry ], [ %t.{r}, %step ]" for r in range(rows)),
         "  %rest = icmp sgt i64 %tail, 0",
-        "  br i1 %rest, label %tail.x, label %sums",
-        "tail.x:",
-        "  br label %tail.one",
-        "tail.one:",
-        "  %e = phi i64 [ 0, %tail.x ], [ %e.next, %tail.one ]",
-        f"  %ev = phi {vector} [ zeroinitializer, %tail.x ], [ %ev.next, %tail.one ]",
-        "  %e.j = add i64 %whole, %e",
-        "  %e.off = mul i64 %e.j, %x_step",
-        f"  %e.at = getelementptr {element}, ptr %x, i64 %e.off",
-        f"  %e.x = load {element}, ptr %e.at, align {size}",
-        f"  %ev.next = insertelement {vector} %ev, {element} %e.x, i64 %e",
-        "  %e.next = add i64 %e, 1",
-        "  %e.more = icmp slt i64 %e.next, %tail",
-        "  br i1 %e.more, label %tail.one, label %tail.sum",
+        "  br i1 %rest, label %tail.sum, label %sums",
         "tail.sum:",
         "  %count = trunc i64 %tail to i32",
         f"  %one = insertelement {counts} poison, i32 %count, i64 0",
         f"  %all = shufflevector {counts} %one, {counts} poison, {counts} zeroinitializer",
         f"  %mask = icmp slt {counts} <{ramp}>, %all",
+        f"  %e.j = insertelement {wide} poison, i64 %whole, i64 0",
+        f"  %e.js = shufflevector {wide} %e.j, {wide} poison, {counts} zeroinitializer",
+        f"  %e.at = add {wide} %e.js, <{wide_ramp}>",
+        *gathered("e", "%mask"),
     ]
     for r in range(rows):
         out += [
@@ -136,7 +135,7 @@ def _rows(name: str, dtype: DType, target: Target, rows: int) -> str:
                 f"  %l.{r} = call {vector} @llvm.masked.load.{suffix}.p0(ptr %l.at.{r}, i32 {size}, {mask} %mask, "
                 f"{vector} zeroinitializer)"
             ),
-            f"  %w.{r} = call {vector} @llvm.fma.{suffix}({vector} %l.{r}, {vector} %ev.next, {vector} %u.{r})",
+            f"  %w.{r} = call {vector} @llvm.fma.{suffix}({vector} %l.{r}, {vector} %e.x, {vector} %u.{r})",
         ]
     out += ["  br label %sums", "sums:"]
     out += [f"  %z.{r} = phi {vector} [ %u.{r}, %last ], [ %w.{r}, %tail.sum ]" for r in range(rows)]

@@ -3,8 +3,8 @@
 An example's `main` is called again and again in a process of its own; what it prints is dropped. After the warm-up
 (at least so many seconds and until nothing is pending) its jitted functions are looked at over further runs: time in
 compiled code against all time in them. What is interpreted is named with its reason. An example whose `main` makes a
-new model has new instances in each run, which kernels guarded by an instance do not take: that is counted as it is. The target is 95 percent, over all
-examples together and by the median.
+new model has new instances in each run, which kernels guarded by an instance do not take: that is counted as it is. The
+target is 95 percent, over all examples together and by the median.
 
 Run: `python benchmarks/share.py [--warm SECONDS] [EXAMPLE ...]`.
 """

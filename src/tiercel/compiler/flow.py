@@ -40,6 +40,23 @@ class Flow:
         self.live = self._liveness()
         self.loop_end = {ins.start: i for i, ins in enumerate(function.instructions) if ins.opcode == "LoopEnd"}
 
+    def leaves(self, target: int, start: int, end: int) -> bool:
+        """Does a path that goes on at `target` surely leave the loop `start`..`end`, for good and not by raising?"""
+        seen, pending, left = {target}, [target], False
+        while pending:
+            at = pending.pop()
+            if at == end:
+                return False
+            if not start < at < end:
+                left = True
+                continue
+            left = left or self.instructions[at].opcode == "Return"
+            for following in self.next[at]:
+                if following not in seen and following < self.count:
+                    seen.add(following)
+                    pending.append(following)
+        return left
+
     def _postdominators(self) -> list[int]:
         exit_ = self.count
         before: list[list[int]] = [[] for _ in range(exit_ + 1)]

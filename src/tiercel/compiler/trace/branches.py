@@ -31,15 +31,21 @@ class Branches(Closures):
         if isinstance(condition, bool):
             return int(ins.then if condition else ins.else_)
         if self.loops:
-            start, end = self.loops[-1]
-            inside = [start < target <= end for target in (ins.then, ins.else_)]
-            if inside == [True, False]:
+            leaves = [self.flow.leaves(target, *self.loops[-1]) for target in (ins.then, ins.else_)]
+            if leaves == [False, True]:
                 return LoopTest(condition, ins.then, ins.else_)
-            if inside == [False, True]:
+            if leaves == [True, False]:
                 return LoopTest(self.scalar_node("logical_not", condition), ins.else_, ins.then)
         sizes = self.trace.conditions.get(condition) if self.trace.specialise else None
         if sizes is not None:
             return self.branch_on_sizes(condition, sizes, ins)
+        return self.fork(condition, (ins.then, ins.else_), at, stops)
+
+    def fork(
+        self, condition: Value, targets: tuple[int, int], at: int, stops: frozenset[int],
+        unknown: frozenset[int] = frozenset(),
+    ) -> Outcome:  # fmt: skip
+        """Go on at one of two places; registers `unknown` have a value at the second one only."""
         join = self.flow.join[at]
         before = self.state
         arms: list[tuple[Outcome, State, list[Step]]] = []
@@ -47,8 +53,10 @@ class Branches(Closures):
         self.nesting += 1
         mark = self.mark()
         failures: list[Untraceable] = []
-        for target in (ins.then, ins.else_):
+        for target in targets:
             self.state = before.copy()
+            if target == targets[0]:
+                self.registers.update(dict.fromkeys(unknown, Unknown("a variable set in a loop that may not run")))
             with self.trace.collecting() as steps:
                 try:
                     outcome = self.walk(target, stops | {join})

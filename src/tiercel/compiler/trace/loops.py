@@ -3,7 +3,8 @@
 In: a `LoopStart`. Out: one `Loop` step, or the passes written out where the items are known and few.
 
 Invariants: the body is walked until the types of what it carries no longer change, a number that differs widens once;
-nothing else that a pass changed survives it; a list is followed only if each pass appends one element of one type.
+nothing else that a pass changed survives it, but what is read where a loop is left to other code than follows its end
+(a `return`, the code before a `break`); a list is followed only if each pass appends elements of one type.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tiercel.compiler.graph import Branch, Carried, Collected, Graph, Loop, Merg
 from tiercel.compiler.trace.branches import Branches
 from tiercel.compiler.trace.scalars import Counted, counter
 from tiercel.compiler.trace.sharing import Sharing
-from tiercel.compiler.trace.state import MAX_UNROLL, Entered, LoopTest, Outcome, State
+from tiercel.compiler.trace.state import MAX_UNROLL, Entered, LoopLeft, LoopTest, Outcome, State
 from tiercel.operators.layout import Layout
 from tiercel.operators.types import ArrayType, NpScalarType, PyBoolType, PyComplexType, PyFloatType, PyIntType, Type
 from tiercel.shapes import DimLike, Symbol, symbols_of
@@ -51,6 +52,7 @@ class Loops(Branches):
         named = self.named_registers(at, end)
         candidates = sorted(r for r in named if r in self.flow.live[at] and r in self.registers)
         inside: dict[int, Type | None] = {}
+        escaping: frozenset[int] = frozenset()
         sharing = Sharing(self.trace)
         saved = self.loops
         self.loops = []
@@ -61,11 +63,13 @@ class Loops(Branches):
             self.loops = [(at, end)]
             at_start = self.state.copy()  # without the item: a pass after the loop was left takes none
             with self.trace.collecting() as steps:
+                at_start = self.state.copy()  # where a pass after the last one leaves everything
                 self.registers[ins.target] = element(index)
                 stays, target = self.pass_through(at + 1, at, end)
             if target is not None:
                 if target != ins.exit:
-                    raise Untraceable("a break out of a loop with an else")
+                    own = symbols_of(counter(index))
+                    escaping |= self.let_out((before, at_start), candidates, named, (at, target), own)
                 test = LoopTest(going, at + 1, target)
                 with self.trace.collecting() as joined:
                     stays = self.join_exit(test, at_start, steps, stays, at)
@@ -84,13 +88,59 @@ class Loops(Branches):
         carries, after = self.leave_loop(before, self.state, inside, values, length)
         if target is not None:  # once left, the passes that remain do nothing
             carries = (*carries, self.flag_carried(going, stays))
-        collected, heap = self.collect(before, self.state, length, index)
-        self.trace.add(
-            Loop(length, self.loop_index(index), None, None, Graph(tuple(steps)), carries, collected, self.site())
-        )
+        with self.trace.collecting() as last:
+            collected, heap = self.collect(before, self.state, length, index)
+        body = Graph((*steps, *last))
+        self.trace.add(Loop(length, self.loop_index(index), None, None, body, carries, collected, self.site()))
+        self.flatten_lists(heap, collected)
         self.require_needed()
-        self.state = State(self.after_loop(before, after, inside, named, at), heap)
-        return int(ins.exit)
+        self.state = State(self.after_loop(before, after, inside, named - escaping, at), heap)
+        if target is None or target == ins.exit:
+            return int(ins.exit)
+        return LoopLeft(carries[-1].after, int(ins.exit), target, escaping)
+
+    def let_out(
+        self,
+        states: tuple[State, ...],
+        candidates: list[int],
+        named: set[int],
+        between: tuple[int, int],
+        own: frozenset[Symbol],
+    ) -> frozenset[int]:
+        """Variables of a pass that are read where the loop is left to: carried, with a first value nobody reads.
+
+        They must be set in the pass that leaves: not live at its start.
+
+        Args:
+            states: given the first values.
+            candidates: registers that are looked at for changes; what is found is added.
+            named: registers that a pass sets.
+            between: the loop, and where it is left to.
+            own: symbols that mean something in a pass only.
+        """
+        at, target = between
+        found = set()
+        for register in sorted(named & self.flow.live[target]):
+            now = self.registers.get(register)
+            if register in candidates or register in self.flow.live[at] or not isinstance(now, Value):
+                continue
+            type_ = now.type
+            if isinstance(type_, ArrayType):
+                if any(s in own or s.kind == "data" for d in type_.shape for s in symbols_of(d)):
+                    continue
+                made = replace(type_, layout=Layout.c(type_.rank))
+                first = self.node("zeros", (), {"shape": type_.shape, "dtype": type_.dtype}, made)
+            elif isinstance(type_, NpScalarType):
+                first = self.numpy_scalar(type_.dtype.numpy.type(0))
+            elif isinstance(type_, PyIntType | PyFloatType | PyBoolType):
+                first = self.number({PyIntType: 0, PyFloatType: 0.0, PyBoolType: False}[type(type_)])
+            else:
+                continue
+            for state in states:
+                state.registers[register] = first
+            candidates.append(register)
+            found.add(register)
+        return frozenset(found)
 
     def unroll(self, items: list[Abstract], at: int, ins: Instruction, end: int) -> Outcome:
         """A loop over known items, pass by pass."""
@@ -299,11 +349,8 @@ class Loops(Branches):
             if not now.collecting:
                 heap[key] = content
                 continue
-            if len(now.collecting) != 1:
-                raise Untraceable("a list that a loop appends to more than once per pass")
-            element = now.collecting[0]
-            if not isinstance(element, Value) or not isinstance(element.type, ArrayType | NpScalarType):
-                raise Untraceable("a list of values that are no arrays")
+            element, held = self.of_one_pass(now.collecting)
+            assert isinstance(element.type, ArrayType | NpScalarType)
             shape = element.type.shape if isinstance(element.type, ArrayType) else ()
             own = index.type.value if isinstance(index.type, PyIntType) else None
             if any(own in symbols_of(d) for d in shape):
@@ -312,9 +359,42 @@ class Loops(Branches):
             type_ = ArrayType(element.type.dtype, (length, *shape), Layout.c(1 + len(shape)), "cpu", wrapper)
             whole = self.trace.value(type_)
             collected.append(Collected(element, whole))
-            held = now.held | self.trace.owners_of(element)
-            heap[key] = ListState(collected=whole, length=length, held=held)
+            each = len(now.collecting)
+            heap[key] = ListState(collected=whole, length=length * each, held=now.held | held)
         return tuple(collected), heap
+
+    def of_one_pass(self, gathered: list[Abstract]) -> tuple[Value, frozenset[Value]]:
+        """What a pass adds to a list, as one value: several elements are stacked; and who owns them."""
+        elements = [x for x in gathered if isinstance(x, Value) and isinstance(x.type, ArrayType | NpScalarType)]
+        if len(elements) != len(gathered):
+            raise Untraceable("a list of values that are no arrays")
+        held = frozenset().union(*map(self.trace.owners_of, elements))
+        if len(elements) == 1:
+            return elements[0], held
+        first = elements[0].type
+        assert isinstance(first, ArrayType | NpScalarType)
+        shape = first.shape if isinstance(first, ArrayType) else ()
+        for x in elements[1:]:
+            same = type(x.type) is type(first) and getattr(x.type, "dtype", None) is first.dtype
+            if not same or getattr(x.type, "shape", ()) != shape:
+                raise Untraceable("a list of arrays of several kinds")
+        wrapper = first.wrapper if isinstance(first, ArrayType) else "ndarray"
+        type_ = ArrayType(first.dtype, (len(elements), *shape), Layout.c(1 + len(shape)), "cpu", wrapper)
+        return self.node("stack", elements, {"axis": 0}, type_), held
+
+    def flatten_lists(self, heap: dict[int, ListState], collected: tuple[Collected, ...]) -> None:
+        """Give lists that got several elements in each pass one axis of elements."""
+        made = {c.after for c in collected}
+        for key, state in heap.items():
+            whole = state.collected
+            if whole not in made or whole is None or not isinstance(whole.type, ArrayType):
+                continue
+            if state.length != whole.type.shape[0]:
+                shape = (state.length, *whole.type.shape[2:])
+                type_ = replace(whole.type, shape=shape, layout=Layout.c(len(shape)))
+                heap[key] = replace(
+                    state, collected=self.node("reshape", (whole,), {"shape": shape, "order": "C"}, type_)
+                )
 
     def after_loop(
         self, before: State, after: dict[int, Value], inside: dict[int, Type | None], named: set[int], at: int
@@ -356,6 +436,7 @@ class Loops(Branches):
                 if target is not None or self.changes(before, at_test, values, candidates):
                     if target not in (None, test.outside):
                         raise Untraceable("a loop that is left to several places")
+                    self.let_out((before,), candidates, named, (at, test.outside), frozenset())
                     with self.trace.collecting() as joined:
                         stays = self.join_exit(test, at_test, steps, more, at)
                     steps = header + joined

@@ -75,8 +75,21 @@ class Left:
         return f"the branch at line {self.line} stays interpreted: {self.reason}"
 
 
-Outcome: TypeAlias = int | Returned | Raised | Left | LoopTest
-"""How a walk ended: at a stop, by a return or raise, or at the test of a loop."""
+@dataclass(frozen=True, slots=True)
+class LoopLeft:
+    """A counted loop is over: control goes on at `exit` if it has `ended`, else at `outside`, where a pass left it.
+
+    Registers `unknown` have a value only at `outside`.
+    """
+
+    ended: Value
+    exit: int
+    outside: int
+    unknown: frozenset[int]
+
+
+Outcome: TypeAlias = int | Returned | Raised | Left | LoopTest | LoopLeft
+"""How a walk ended: at a stop, by a return or raise, or at the test of a loop. A loop may also have been left."""
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tiercel.compiler.abstract import Untraceable
 from tiercel.compiler.trace.instructions import Instructions
-from tiercel.compiler.trace.state import Outcome, Raised, Returned
+from tiercel.compiler.trace.state import LoopLeft, Outcome, Raised, Returned
 from tiercel.errors import TiercelError
 from tiercel.operators import NotStatic
 
@@ -34,6 +34,8 @@ class Frame(Instructions):
                         at = outcome
                     case "LoopStart":
                         after = self.loop(at, ins)
+                        if isinstance(after, LoopLeft):
+                            after = self.fork(after.ended, (after.exit, after.outside), at, stops, after.unknown)
                         if not isinstance(after, int):
                             return after
                         at = after

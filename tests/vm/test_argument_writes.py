@@ -99,13 +99,15 @@ def test_overlapping_arguments_are_interpreted():
 
 def test_strided_arguments(way):
     compiled = warm(scaled_part, floats(8, 6)[::2, ::-1], floats(4, 6))
-    for x in (floats(8, 6)[::2, ::-1], floats(6, 10).T[::2], floats(3, 9)[::-1, 1:]):
+    for x in (floats(8, 6)[::2, ::-1], floats(3, 9)[::-1, 1:]):
         same(scaled_part, compiled, x, floats(*x.shape))
+    for x in (floats(6, 10).T, floats(6, 10).T[::2]):
+        same(scaled_part, warm(scaled_part, x, floats(*x.shape)), x, floats(*x.shape))
     whole = floats(30)
     # every element twice: none is to be written by compiled code, in whatever order
     twice = np.ndarray((5, 4), np.float32, whole, 0, (4, 4))
     same(scaled_part, compiled, twice, floats(5, 4), native=False)
-    same(scaled_part, compiled, whole[::2].reshape(5, 3).T, whole[1:16].reshape(3, 5), native=False)
+    same(scaled_part, compiled, whole.reshape(5, 6)[:, ::2], whole[1:16].reshape(5, 3), native=False)
     assert way == "stub" or compiled.__tiercel__.tiers.entries[0].without
 
 

@@ -71,6 +71,9 @@ def compare(function: Callable[..., Any], compiled: Any, sets: list[tuple[Any, .
                 found = differences(expected, actual, tolerance=tolerance if native else 0.0)
                 found = [d for d in found if not (native and same_but_for_strides(d, expected.result))]
                 if native and made is not None and not made.exact:
+                    # what was computed in float32 and then widened is as far off as float32 is
+                    wide = differences(expected, actual, tolerance=tolerance * 2.0**29)
+                    found = [d for d in found if "np.float64(" not in d or d in wide]
                     # a sum in another order overflows and underflows elsewhere
                     found = [d for d in found if "overflow encountered" not in d and "underflow encountered" not in d]
                 text = made.source.partition("\n\n\n")[0] if made is not None else function.__name__

@@ -173,7 +173,7 @@ def hot(tiers, key, calls=6, total_ns=60_000_000) -> SignatureState:
     return state
 
 
-KEY = ((np.dtype(np.float64), 1, True), int)
+KEY = ((np.dtype(np.float64), 1, "C"), int)
 
 
 def test_compiled_calls_are_counted_beside():
@@ -251,7 +251,10 @@ def test_conditions_of_what_was_not_called_and_of_helpers():
     ("value", "text"),
     [
         (np.zeros((2, 3), np.float32), "float32[?, ?]"),
-        (np.zeros((2, 3)).T, "float64[?, ?]{strided}"),
+        (np.zeros((2, 3)).T, "float64[?, ?]{F}"),
+        (np.zeros((2, 3))[:, :2], "float64[?, ?]{strided}"),
+        (np.zeros((2, 3)).T[:, :1].T.T[::2], "float64[?, ?]{strided}"),
+        (np.zeros((4, 3)).T[:, ::2], "float64[?, ?]{strided in another order}"),
         (tc.Tensor(np.zeros(3)), "Tensor float64[?]"),
         ((np.zeros(3), 4), "(float64[?], int)"),
         ({"a": 1, "b": np.zeros(())}, "{'a': int, 'b': float64[]}"),

@@ -130,7 +130,11 @@ def test_of_views(function):
 def test_of_strided_arguments(function):
     compiled = warm(function, floats(9, 6)[::2, ::-1], 2)
     same(function, compiled, floats(9, 6)[::2, ::-1], 2)
-    same(function, compiled, floats(7, 8).T, 3)
+    same(function, compiled, floats(7, 8)[1:, 2:], 3)
+    turned = warm(function, floats(9, 6).T, 2)
+    same(function, turned, floats(7, 8).T, 3)
+    other = warm(function, floats(9, 6).T[::2], 2)
+    same(function, other, floats(8, 10).T[::2], 3)
 
 
 def test_read_only_arguments_give_read_only_views():

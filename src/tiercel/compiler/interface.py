@@ -28,9 +28,11 @@ class InputSpec:
         dtype: element type.
         dims: sizes: an int must be met exactly; a symbol is bound by its first occurrence (inputs in order, axes in
             order); any other expression, or a symbol again, must agree.
-        contiguous: the array must be C-contiguous; else its strides are passed.
+        contiguous: the array must be C-contiguous.
         source: where the value is found: ("register", r), ("global", name), ...
         value: a Python int that must be met exactly, or whose symbol is bound.
+        layout: "C" or "F" for contiguous memory in that order; "rows" if its axes must lie in C order (see
+            `operators.layout.layout_class`), "any" if they may lie in any: then its strides are passed.
         indexes: sizes of axes that this array of integers is, or may be, an index into: trials take it in range.
     """
 
@@ -43,6 +45,7 @@ class InputSpec:
     wrapper: str = "ndarray"
     value: DimLike | None = None
     indexes: tuple[DimLike, ...] = ()
+    layout: Literal["C", "F", "rows", "any"] = "any"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +96,13 @@ PACK_PADDING = 64
 
 @dataclass(frozen=True, slots=True)
 class NewArray:
-    """A result to allocate before the call: C-contiguous, of these sizes."""
+    """A result to allocate before the call, of these sizes: C-contiguous, or in Fortran's order."""
 
     buffer: str
     dtype: DType
     shape: tuple[DimLike, ...]
     wrapper: str = "ndarray"
+    fortran: bool = False
 
 
 @dataclass(frozen=True, slots=True)

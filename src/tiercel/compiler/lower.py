@@ -21,7 +21,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -54,7 +54,7 @@ from tiercel.compiler.interface import (
     PackSpec,
     SizeSpec,
 )
-from tiercel.compiler.memory import Memory, c_strides, view_buffer
+from tiercel.compiler.memory import Memory, c_strides, f_strides, view_buffer
 from tiercel.compiler.movement import movement
 from tiercel.compiler.nests import Nests
 from tiercel.compiler.passes import prepare
@@ -702,9 +702,9 @@ class Lowerer:
             type_ = given.value.type
             name = self.fresh(given.value.name or f"in{number}")
             if isinstance(type_, ArrayType):
-                contiguous = type_.layout.is_c
-                steps_: tuple[DimLike, ...] = c_strides(type_.shape)
-                if not contiguous:
+                layout, contiguous = input_layout(type_), type_.layout.is_c
+                steps_: tuple[DimLike, ...] = f_strides(type_.shape) if layout == "F" else c_strides(type_.shape)
+                if layout in ("rows", "any"):
                     names = [self.fresh(f"{name}_s{axis}") for axis in range(type_.rank)]
                     strides += [SizeSpec(n, "stride", number, axis) for axis, n in enumerate(names)]
                     steps_ = tuple(Symbol(n, "scalar") for n in names)
@@ -718,7 +718,9 @@ class Lowerer:
                 self.inputs[name] = number
                 self.memory[given.value] = Memory.whole(buffer, type_.shape, steps_)
                 specs.append(
-                    InputSpec(name, "array", type_.dtype, type_.shape, contiguous, given.source, type_.wrapper)
+                    InputSpec(
+                        name, "array", type_.dtype, type_.shape, contiguous, given.source, type_.wrapper, layout=layout
+                    )
                 )
                 continue
             kind, dtype = scalar_kind(type_), scalar_dtype(type_)
@@ -728,6 +730,16 @@ class Lowerer:
                 scalars.append(Var(name, dtype))
                 self.scalars[given.value] = Var(name, dtype)
         return specs, strides, buffers, scalars
+
+
+def input_layout(type_: ArrayType) -> Literal["C", "F", "rows", "any"]:
+    """What the entry has to check of the strides of an input: see `InputSpec.layout`."""
+    layout = type_.layout
+    if layout.is_c:
+        return "C"
+    if layout.is_f:
+        return "F"
+    return "rows" if type_.rank > 1 and layout.order == tuple(range(type_.rank)) else "any"
 
 
 def lower_region(region: Region) -> Lowered:

@@ -26,6 +26,11 @@ def c_strides(shape: Shape) -> Shape:
     return tuple(reversed(strides))
 
 
+def f_strides(shape: Shape) -> Shape:
+    """Strides in elements of an array that is contiguous in Fortran's order."""
+    return tuple(reversed(c_strides(tuple(reversed(shape)))))
+
+
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Elements of `root`: the one at index i is number `offset + sum(i * strides)`."""

@@ -30,7 +30,7 @@ from tiercel.compiler.interface import (
     SizeValue,
     ViewOf,
 )
-from tiercel.compiler.memory import Memory, c_strides
+from tiercel.compiler.memory import Memory, c_strides, f_strides
 from tiercel.compiler.movement import REORDERING, permutation
 from tiercel.loops.form import Buffer, Output, Var
 from tiercel.operators.types import ArrayType, NpScalarType, PyBoolType, PyFloatType, PyIntType, Type
@@ -71,13 +71,16 @@ class Results:
         if grown is not None and result.what == "value" and self._only_once(array):
             self._grow(array, name, *grown)
             return
-        buffer = Buffer(name, type_.dtype, tuple(dim_expression(d) for d in type_.shape), space="result")
+        fortran = type_.layout.is_f and not type_.layout.is_c
+        strides = f_strides(type_.shape) if fortran else c_strides(type_.shape)
+        steps = tuple(dim_expression(s) for s in strides) if fortran else None
+        buffer = Buffer(name, type_.dtype, tuple(dim_expression(d) for d in type_.shape), steps, space="result")
         self.buffers.append(buffer)
-        memory = self._memories[array] = Memory.whole(buffer, type_.shape)
+        memory = self._memories[array] = Memory.whole(buffer, type_.shape, strides)
         state.want(array, memory)
         if result.what == "value":
             self._seek_producer(array)
-        self._arrays[array] = NewArray(name, type_.dtype, type_.shape, type_.wrapper)
+        self._arrays[array] = NewArray(name, type_.dtype, type_.shape, type_.wrapper, fortran)
 
     def _only_once(self, array: Value) -> bool:
         """Is an array handed over once, and no view of it, by a region that writes nothing?"""
@@ -109,7 +112,7 @@ class Results:
         state.continued.add(name)
         memory = self._memories[array] = Memory.whole(buffer, shape, strides)
         state.want(array, memory)
-        self._arrays[array] = GrownArray(name, type_.dtype, shape, type_.wrapper, number, axis, capacity)
+        self._arrays[array] = GrownArray(name, type_.dtype, shape, type_.wrapper, False, number, axis, capacity)
 
     def _seek_producer(self, value: Value) -> None:
         """A result that only reorders the axes of a collected list: let the list be written in that order at once."""
@@ -180,7 +183,7 @@ class Results:
         if memory.root is not own.root:
             # it was computed somewhere else as well, in the same order
             source = state.place(content)
-            if memory.root is not source.root or not source.contiguous or source.offset != 0 or not own.contiguous:
+            if memory.root is not source.root or source.strides != own.strides or source.offset != 0:
                 raise NotLowered("a result that is a view of an array whose axes lie in another order")
         computed: dict[str, DimLike] = {}
         names: list[str] = []

@@ -322,7 +322,11 @@ def _value(
         array = _array(shape, spec.dtype.numpy, how, generator) if not spec.indexes else _positions(
             shape, spec.dtype.numpy, min(_size(d, sizes) for d in spec.indexes), how, generator
         )  # fmt: skip
-        return array if spec.contiguous else _strided(array, generator)
+        if spec.contiguous:
+            return array
+        if spec.layout == "F":
+            return np.asfortranarray(array)
+        return _strided(array, generator, keep_order=spec.layout == "rows")
     if spec.value is not None:
         return size_of(spec.value, sizes)
     sampled = hints.scalars.get(number)
@@ -395,11 +399,13 @@ def _normals() -> np.ndarray[Any, Any]:
     return np.tile(np.random.default_rng(20_26).standard_normal(_BLOCK, dtype=np.float32), 2)
 
 
-def _strided(array: np.ndarray[Any, Any], generator: np.random.Generator) -> np.ndarray[Any, Any]:
-    """The same array with its axes in another order in memory, with gaps, or backwards."""
+def _strided(
+    array: np.ndarray[Any, Any], generator: np.random.Generator, *, keep_order: bool = False
+) -> np.ndarray[Any, Any]:
+    """The same array with its axes in another order in memory (unless it is to be kept), with gaps, or backwards."""
     if not array.ndim or not array.size:
         return array
-    order = generator.permutation(array.ndim)
+    order = np.arange(array.ndim) if keep_order else generator.permutation(array.ndim)
     step = int(generator.integers(1, 3))
     whole = np.zeros([array.shape[a] * step for a in order], array.dtype)
     view = whole[tuple(slice(None, None, step) for _ in order)].transpose(np.argsort(order))

@@ -217,7 +217,9 @@ class NativeKernel:
     def _result(
         self, memory: GuardedMemory, new: NewArray, sizes: Mapping[str, int], at_end: bool
     ) -> np.ndarray[Any, Any]:
-        return memory.array(self._shape(new, sizes), new.dtype.numpy, at_end=at_end, fill=_POISON)
+        shape, dtype = self._shape(new, sizes), new.dtype.numpy
+        strides = np.empty(shape, dtype, "F").strides if new.fortran else None
+        return memory.array(shape, dtype, at_end=at_end, fill=_POISON, strides=strides)
 
     def _grown(
         self,

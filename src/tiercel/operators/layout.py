@@ -27,7 +27,7 @@ import numpy as np
 if TYPE_CHECKING:
     from tiercel.shapes import DimLike, Facts
 
-__all__ = ["Layout", "k_order"]
+__all__ = ["Layout", "k_order", "layout_class"]
 
 # Past this many broadcast sizes of unknown outcome the layout is called unknown.
 _MAX_UNDECIDED = 6
@@ -266,3 +266,25 @@ def _sort_axes(strides: Sequence[Sequence[int]], rank: int) -> list[int]:
         if position != i0:
             perm.insert(position, perm.pop(i0))
     return perm[::-1]
+
+
+def layout_class(array: np.ndarray[Any, Any]) -> str:
+    """Return what compiled code is made for: "C" or "F" for contiguous memory in that order, "rows" or "any".
+
+    In "rows" axes lie in C order, each element apart from the others of its axis, with gaps or backwards: a cut of a C
+    array. NumPy's iterations go over it, and lay out their results, as over a C array; axes of size 1 do not count.
+    """
+    flags = array.flags
+    if flags.c_contiguous:
+        return "C"
+    if flags.f_contiguous:
+        return "F"
+    last = None
+    for size, stride in zip(array.shape, array.strides, strict=True):
+        if size == 1:
+            continue
+        step = abs(stride)
+        if not step or (last is not None and step > last):
+            return "any"
+        last = step
+    return "rows"

@@ -43,6 +43,7 @@ from tiercel.config.layers import base_settings
 from tiercel.hotpath import policy
 from tiercel.hotpath.events import events
 from tiercel.hotpath.history import history
+from tiercel.operators.layout import layout_class
 from tiercel.values.tensor import Tensor
 from tiercel.vm.context import machine
 from tiercel.vm.entry import MISS, Entry, Frames, fixed_bytes, make_entry
@@ -149,10 +150,10 @@ def signature_of(value: Any) -> Any:
     """What of an argument a Signature is keyed by."""
     kind = type(value)
     if kind is np.ndarray:
-        return (value.dtype, value.ndim, value.flags.c_contiguous)
+        return (value.dtype, value.ndim, layout_class(value))
     if isinstance(value, Tensor):
         array = value._array
-        return (kind, array.dtype, array.ndim, array.flags.c_contiguous)
+        return (kind, array.dtype, array.ndim, layout_class(array))
     if isinstance(value, tuple | list):
         return (kind, *(signature_of(v) for v in value[:64]))
     if kind is dict:

@@ -44,6 +44,7 @@ from tiercel.compiler.interface import (
 )
 from tiercel.config import current
 from tiercel.errors import InternalError
+from tiercel.operators.layout import layout_class
 from tiercel.shapes import Dim, DimLike, Symbol
 from tiercel.shapes.dims import Node, Sum
 from tiercel.values.growth import Growing
@@ -503,7 +504,8 @@ def make_entry(
     sources = _Sources(writer, functions)
     names = writer.names
     names.update(
-        bump=mark_written, view=make_view, adopt=adopt, overlap=np.may_share_memory, distinct=distinct_elements,
+        layout=layout_class, bump=mark_written, view=make_view, adopt=adopt, overlap=np.may_share_memory,
+        distinct=distinct_elements,
         MISS=MISS, ndarray=np.ndarray, empty=np.empty, entry=entry, _bcast=_bcast, Tensor=Tensor, arenas=ARENAS,
         call=frames.call, code=code, frames=frames, watch=current_watch, tensor=_tensor, clock=time.perf_counter_ns,
         arena_size=SIZE_TYPE(arena), frame_type=ctypes.c_int64 * frame_size, address=ctypes.addressof,
@@ -549,7 +551,8 @@ def make_entry(
             growing[new.buffer] = _begin_growth(writer, interface, sources, new, words, filled)
             continue
         shape = "".join(f"{_size_text(d)}, " for d in new.shape)
-        writer.line(f"r_{new.buffer} = empty(({shape}), {writer.object(new.dtype.numpy, 'dtype')})")
+        order = ", 'F'" if new.fortran else ""
+        writer.line(f"r_{new.buffer} = empty(({shape}), {writer.object(new.dtype.numpy, 'dtype')}{order})")
         filled[words[new.buffer]] = f"r_{new.buffer}.ctypes.data"
     values = ", ".join(filled.get(i, "0") for i in range(frame_size))
     writer.line(f"frame = frame_type({values})")
@@ -672,10 +675,12 @@ def _check_input(writer: _Writer, sources: _Sources, spec: InputSpec) -> None:
         dtype = writer.object(spec.dtype.numpy, "dtype")
         checks = [f"{name}.dtype is not {dtype} and {name}.dtype != {dtype}", f"{name}.ndim != {len(spec.dims)}"]
         flags = f"{name}.flags"
-        checks.append(f"not {flags}.c_contiguous" if spec.contiguous else f"not {flags}.aligned")
+        checks.append(f"not {flags}.aligned")
+        if spec.contiguous or spec.layout == "F":
+            checks.append(f"not {flags}.{'c' if spec.contiguous else 'f'}_contiguous")
         writer.line(f"if {' or '.join(checks)}: return MISS")
-        if spec.contiguous:
-            writer.line(f"if not {flags}.aligned: return MISS")
+        if spec.layout == "rows" and not spec.contiguous:
+            writer.line(f"if layout({name}) not in ('C', 'rows'): return MISS")
         return
     kinds = {"pyint": "int", "pyfloat": "float", "pybool": "bool"}
     if spec.kind in kinds:

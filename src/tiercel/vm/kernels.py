@@ -180,8 +180,9 @@ def signature_text(key: Any) -> str:
     if not isinstance(key, tuple):
         return "None" if key is None else repr(key)
     if len(key) == 3 and isinstance(key[0], np.dtype):
-        dtype, rank, contiguous = key
-        return f"{dtype}[{', '.join('?' * rank)}]{'' if contiguous else '{strided}'}"
+        dtype, rank, layout = key
+        shown = {"C": "", "F": "{F}", "rows": "{strided}", "any": "{strided in another order}"}[layout]
+        return f"{dtype}[{', '.join('?' * rank)}]{shown}"
     if len(key) == 4 and isinstance(key[0], type) and isinstance(key[1], np.dtype):
         return f"{key[0].__name__} {signature_text(key[1:])}"
     if key and isinstance(key[0], type):  # a tuple, a list, or a subclass: its items

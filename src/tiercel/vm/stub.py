@@ -25,6 +25,8 @@ from tiercel.codegen.cpu.stub import (
     ALIGNED,
     API,
     C_CONTIGUOUS,
+    F_CONTIGUOUS,
+    FORTRAN,
     HEAD,
     HEADER,
     MAX_VALUES,
@@ -519,8 +521,10 @@ def _input(t: _Rows, number: int, spec: InputSpec, words: Mapping[str, int], arr
             array = t.value()
             t.add(Op.SLOT, array, value, _slots()[0][0])
             value = array
-        flags = ALIGNED | (C_CONTIGUOUS if spec.contiguous else 0)
+        flags = ALIGNED | (C_CONTIGUOUS if spec.contiguous else F_CONTIGUOUS if spec.layout == "F" else 0)
         t.add(Op.ARRAY, value, t.object(spec.dtype.numpy), len(spec.dims), flags, words[spec.name])
+        if spec.layout == "rows" and not spec.contiguous:
+            t.add(Op.ROWS, value)
         arrays[number] = value
         return
     word = t.word() if spec.value is not None else words[spec.name]
@@ -626,7 +630,8 @@ def _allocate(t: _Rows, new: NewArray, words: Mapping[str, int]) -> int:
     sizes = [t.size(d) for d in new.shape]
     first = _run_of(t, sizes)
     made = t.value()
-    t.add(Op.EMPTY, made, t.object(new.dtype.numpy), len(sizes), first, words[new.buffer])
+    rank = len(sizes) + (FORTRAN if new.fortran else 0)
+    t.add(Op.EMPTY, made, t.object(new.dtype.numpy), rank, first, words[new.buffer])
     return made
 
 

@@ -27,6 +27,8 @@ __all__ = [
     "API",
     "DEFAULT_WATCH",
     "FLAGS",
+    "FORTRAN",
+    "F_CONTIGUOUS",
     "HEAD",
     "HEADER",
     "MAX_VALUES",
@@ -67,8 +69,11 @@ OFFSETS: Final = {"type": 8, "data": 16, "nd": 24, "dimensions": 32, "strides": 
 """Byte offsets in objects and arrays: PyObject of CPython with a GIL, PyArrayObject_fields of NumPy 1.7 to 2.x."""
 
 C_CONTIGUOUS: Final = 1
+F_CONTIGUOUS: Final = 2
 ALIGNED: Final = 0x100
 WRITEABLE: Final = 0x400
+FORTRAN: Final = 1 << 32
+"""Added to the rank of an array that is to be made in Fortran's order."""
 
 API: Final = (
     "Py_IncRef", "Py_DecRef", "PyErr_Occurred", "PyErr_Clear", "PyErr_ExceptionMatches", "PyDict_GetItemWithError",
@@ -148,7 +153,7 @@ class Op(IntEnum):
     BROADCAST = 32
     EQUAL = 33  # w w
     SHARED = 34  # n: address of three words: pool, threads, whether a pool was made
-    EMPTY = 35  # v o n w w: made: array of descriptor, rank, sizes from a word on; the last word gets its address
+    EMPTY = 35  # v o n w w: made: array of descriptor, rank (and FORTRAN), sizes from a word on; a word for its address
     RUN = 36  # n n w n: code, arena function; release the lock when the word is at least the number
     MAKE_INT = 37  # v w
     MAKE_FLOAT = 38  # v w
@@ -166,6 +171,7 @@ class Op(IntEnum):
     FLAGS = 50  # v n: an array with these flags
     APART = 51  # v v n n: the bytes between the bounds of two arrays, of elements so large, are apart
     SAME_WORD = 52  # w w: the first gets what the second has
+    ROWS = 55  # v: the axes of an array lie in C order, with gaps or backwards
     VIEW = 54  # v v n w w: made: view of an array of so many axes: words of sizes, then strides in bytes; of the offset
     COMMIT = 53  # n w: calls the code again with 1 in the word: it writes into arguments. Nothing may fail after it
 
@@ -364,6 +370,9 @@ def _inputs(t: _Text, op: Op) -> bool:
             before, after = t.compare("ule", "i64", high, other_low), t.compare("ule", "i64", other_high, low)
             t.require(t.set("apart", f"or i1 {before}, {after}"))
             t.next()
+        case Op.ROWS:
+            t.require(t.set("rows", f"call i1 @tc.rows(ptr {t.value(t.field(1))})"))
+            t.next()
         case Op.SAME_WORD:
             t.write(t.field(1), t.word(t.field(2)))
             t.next()
@@ -480,7 +489,8 @@ def _results(t: _Text, op: Op) -> bool:
             t.call("void", "Py_IncRef", f"ptr {descr}")  # PyArray_Empty takes the reference, on errors as well
             rank = t.set("rank", f"trunc i64 {t.field(3)} to i32")
             sizes = t.element("i64", "%frame", t.field(4))
-            got = t.call("ptr", "PyArray_Empty", f"i32 {rank}", f"ptr {sizes}", f"ptr {descr}", "i32 0")
+            fortran = t.set("fortran", f"trunc i64 {t.set('above', f'lshr i64 {t.field(3)}, 32')} to i32")
+            got = t.call("ptr", "PyArray_Empty", f"i32 {rank}", f"ptr {sizes}", f"ptr {descr}", f"i32 {fortran}")
             t.make(t.field(1), got)
             t.require(t.compare("ne", "ptr", got, "null"), "error")
             t.write(t.field(5), t.load("i64", got, OFFSETS["data"]))
@@ -761,6 +771,49 @@ done:
 """
 
 
+_ROWS = f"""
+; whether no axis has a larger stride than one before it, or stride 0; axes of size 1 do not count
+define internal i1 @tc.rows(ptr %array) {{
+entry:
+  %rank.at = getelementptr i8, ptr %array, i64 {OFFSETS["nd"]}
+  %rank = load i32, ptr %rank.at, align 4
+  %dimensions.at = getelementptr i8, ptr %array, i64 {OFFSETS["dimensions"]}
+  %dimensions = load ptr, ptr %dimensions.at, align 8
+  %strides.at = getelementptr i8, ptr %array, i64 {OFFSETS["strides"]}
+  %strides = load ptr, ptr %strides.at, align 8
+  br label %test
+test:
+  %axis = phi i32 [ 0, %entry ], [ %axis.next, %next ]
+  %last = phi i64 [ 9223372036854775807, %entry ], [ %last.next, %next ]
+  %more = icmp slt i32 %axis, %rank
+  br i1 %more, label %some, label %yes
+some:
+  %extent.at = getelementptr i64, ptr %dimensions, i32 %axis
+  %extent = load i64, ptr %extent.at, align 8
+  %counts = icmp ne i64 %extent, 1
+  br i1 %counts, label %counted, label %next
+counted:
+  %stride.at = getelementptr i64, ptr %strides, i32 %axis
+  %stride = load i64, ptr %stride.at, align 8
+  %turned = sub i64 0, %stride
+  %back = icmp slt i64 %stride, 0
+  %step = select i1 %back, i64 %turned, i64 %stride
+  %some.step = icmp ne i64 %step, 0
+  %no.larger = icmp sle i64 %step, %last
+  %fits = and i1 %some.step, %no.larger
+  br i1 %fits, label %next, label %no
+next:
+  %last.next = phi i64 [ %last, %some ], [ %step, %counted ]
+  %axis.next = add i32 %axis, 1
+  br label %test
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}}
+"""
+
+
 def _end(t: _Text) -> None:
     """What follows the rows: misses, errors, letting go of values, returning."""
     t.label("miss")
@@ -844,6 +897,6 @@ def stub_text() -> str:
     return (
         "declare {i64, i1} @llvm.sadd.with.overflow.i64(i64, i64)\n"
         "declare {i64, i1} @llvm.smul.with.overflow.i64(i64, i64)\n"
-        f"{_BOUNDS}"
+        f"{_BOUNDS}{_ROWS}"
         f"define ptr @{STUB}(ptr %self, ptr %arguments, i64 %count) {{{_START}{cases}  ]\n{body}\n}}\n"
     )

@@ -82,7 +82,7 @@ def signature_text(inputs: Sequence[Input]) -> str:
         type_ = given.value.type
         if isinstance(type_, ArrayType):
             dims = ", ".join(str(d) if isinstance(d, int) else "?" for d in type_.shape)
-            layout = "" if type_.layout.is_c else "{strided}"
+            layout = "" if type_.layout.is_c else "{F}" if type_.layout.is_f else "{strided}"
             parts.append(f"{type_.dtype.name}[{dims}]{layout}")
         else:
             parts.append(str(type_).partition("(")[0])
@@ -157,17 +157,21 @@ def _array_result(trace: Trace, x: Value, seen: Seen) -> Result:
     if root not in seen.arrays and owners & seen.owners:
         raise Untraceable("two results may share memory")
     seen.owners |= owners
-    if root not in owners:
-        raise Untraceable("a result of which only running decides whether it is a view")
     seen.arrays.add(root)
+    if root not in owners:  # running decides whether it is a view, of an array that nobody else is given
+        if root not in trace.rebased:
+            raise Untraceable("a result of which only running decides whether it is a view")
+        return Result("view", value=x, base=root)
     if root is not x or getattr(x.type, "wrapper", "") != "Tensor":  # a new Tensor's axes may lie in any order
-        _require_c_order(root)
-    return Result("value", value=x) if root is x else Result("view", value=x, base=root)
+        _require_known_order(root)
+    if root is x and x not in trace.rebased:
+        return Result("value", value=x)
+    return Result("view", value=x, base=root)
 
 
-def _require_c_order(x: Value) -> None:
-    if isinstance(x.type, ArrayType) and not x.type.layout.is_c:
-        raise Untraceable("it returns an array whose axes are not in C order")
+def _require_known_order(x: Value) -> None:
+    if isinstance(x.type, ArrayType) and not (x.type.layout.is_c or x.type.layout.is_f):
+        raise Untraceable("it returns an array whose axes are neither in C order nor in Fortran's")
 
 
 def writes_of(frame: Frame) -> tuple[Write, ...]:

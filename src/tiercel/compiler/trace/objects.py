@@ -15,7 +15,7 @@ from tiercel.compiler.abstract import Abstract, Source
 from tiercel.compiler.trace.state import Trace
 from tiercel.dtypes import as_dtype, is_dtype
 from tiercel.operators import Operator, find_function, get
-from tiercel.operators.layout import Layout
+from tiercel.operators.layout import Layout, layout_class
 from tiercel.operators.types import ArrayType, Type
 from tiercel.shapes import DimLike
 from tiercel.values import Parameter, Tensor
@@ -51,9 +51,17 @@ def tensor_type(value: Any, name: str, trace: Trace) -> Type | None:
     else:
         shape = tuple(trace.symbol(f"{name}_{axis}", size) for axis, size in enumerate(array.shape))
     wrapper = "ndarray" if type(value) is np.ndarray else "Tensor"
-    # The entry tells C order from any other, no more: of another nothing may be assumed.
-    contiguous = array.flags.c_contiguous
-    layout = Layout.c(array.ndim) if contiguous else Layout((0,), 0) if array.ndim == 1 else Layout.unknown()
+    # What the entry checks, no more: of another layout nothing may be assumed.
+    rank = array.ndim
+    match layout_class(array):
+        case "C":
+            layout = Layout.c(rank)
+        case "F":
+            layout = Layout.f(rank)
+        case "rows":
+            layout = Layout(tuple(range(rank)), 0)
+        case _:
+            layout = Layout((0,), 0) if rank == 1 else Layout.unknown()
     return ArrayType(as_dtype(array.dtype), shape, layout, "cpu", wrapper)
 
 

@@ -271,6 +271,8 @@ class Operators(Writes):
             for dim in (d for t in items for d in getattr(t, "shape", ()) if isinstance(d, Dim)):
                 self.require_at_least(0, dim)  # NumPy makes no array of a negative size
         outputs = tuple(self.trace.value(t) for t in items)
+        if row.name in ("reshape", "linspace") and kinds[0].kind in ("fresh", "view_if"):
+            self.trace.rebased.add(outputs[0])
         for output, alias in zip(outputs, kinds, strict=True):
             if alias.kind != "fresh" and alias.operand is not None and isinstance(output.type, ArrayType):
                 viewed = operands[alias.operand]

@@ -142,6 +142,7 @@ class Trace:
         self.entered: dict[Value, Entered] = {}
         self.frames: list[Any] = []  # the frames being walked, the outermost first
         self.writes = 0
+        self.rebased: set[Value] = set()  # what NumPy returns as a view, of a copy at least
         self.bases: dict[Value, Value] = {}  # what is a view, whatever the sizes -> the array it looks into
         self.views: dict[Value, tuple[Value, tuple[Any, ...]]] = {}  # a view -> the array and key it was made by
         self.symbols = itertools.count()

@@ -17,7 +17,17 @@ ATTRIBUTES = {
     "elu": ({}, {"alpha": 2.0}),
 }
 # operands or attributes of their own, tested elsewhere; integers only
-ELSEWHERE = ("astype", "where", "clip", "bitwise_and", "bitwise_or", "bitwise_xor", "invert")
+ELSEWHERE = (
+    "astype",
+    "where",
+    "clip",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "invert",
+    "left_shift",
+    "right_shift",
+)
 ROWS = [
     row
     for row in ALL.values()

@@ -37,8 +37,9 @@ def recommend(
     b3: Array,
 ) -> Array:
     """Sums of rows, next to the dense features, through three layers."""
-    bags = [table0[ids[0]].sum(axis=1), table1[ids[1]].sum(axis=1), table2[ids[2]].sum(axis=1)]
-    x = np.concatenate([*bags, table3[ids[3]].sum(axis=1), dense], axis=1)
+    bag0, bag1 = table0[ids[0]].sum(axis=1), table1[ids[1]].sum(axis=1)
+    bag2, bag3 = table2[ids[2]].sum(axis=1), table3[ids[3]].sum(axis=1)
+    x = np.concatenate([bag0, bag1, bag2, bag3, dense], axis=1)
     x = np.maximum(x @ w1 + b1, 0)
     x = np.maximum(x @ w2 + b2, 0)
     out: Array = 1 / (1 + np.exp(-(x @ w3 + b3)))

@@ -39,6 +39,7 @@ def inline(monkeypatch):
     monkeypatch.setattr(function_module, "builder", lambda: builder)
     monkeypatch.setattr(regions, "WORTH_NS", 0)
     monkeypatch.setattr(regions, "RUN_NS", 40_000)
+    monkeypatch.setattr(regions, "POLL_NS", 10_000)
     LOG.clear()
     return builder
 

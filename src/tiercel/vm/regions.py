@@ -67,6 +67,12 @@ WORTH_NS: Final = 30_000
 LONG_PASS_NS: Final = 100_000_000
 """A pass of an outer loop that takes compiled code longer is left to its inner loops: Ctrl-C has to wait for it."""
 MAX_TIMINGS: Final = 32
+POLL_NS: Final = 8_000_000
+"""How often somebody looks whether code is there: looking takes up to half a millisecond."""
+COPY_NS: Final = 0.5
+"""What a byte of an array that is written costs in a run, in which it is copied three times: an estimate."""
+MAX_COPIES: Final = 20
+"""A run takes at least so many times as long as what is copied for it, up to `LONG_PASS_NS`."""
 
 preparing: Final[ContextVar[bool]] = ContextVar("tiercel_preparing_loops", default=False)
 """Whether loops are to be compiled at their first back edge, and waited for (`warmup`)."""
@@ -221,7 +227,7 @@ class LoopTiers:
         if self.entries:
             return self._enter(self.facts, decoded, registers, following, settings, around)
         if self.pending:
-            counts[self.due_at] = made + 1 + self._passes_in(1_000_000)
+            counts[self.due_at] = made + 1 + self._passes_in(POLL_NS)
             return following
         self._consider(self.facts, decoded, registers, settings, around)
         if self.entries:  # it was waited for
@@ -283,7 +289,7 @@ class LoopTiers:
         elif not self._compile(facts, registers, settings, around):
             counts[self.due_at] = 2 * made + 256
         else:
-            counts[self.due_at] = made + 1 + self._passes_in(1_000_000)
+            counts[self.due_at] = made + 1 + self._passes_in(POLL_NS)
 
     def _compile(
         self, facts: LoopFacts, registers: list[Any], settings: Settings, around: Surroundings, *, wait: bool = False
@@ -526,9 +532,12 @@ class LoopTiers:
         variant.runs += 1
         variant.passes += passes
         variant.time_ns += elapsed
-        each = max(elapsed / passes, 1)
-        variant.timings.append(each)
-        variant.size = max(1, min(int(RUN_NS / each), 8 * max(passes, variant.size)))
+        variant.timings.append(max(elapsed / passes, 1))
+        # Arrays that are written are copied in every run, whatever its passes: long runs for large ones.
+        copied_ns = COPY_NS * sum(result[position].nbytes for position in traced.written.values())
+        run_ns = RUN_NS + min(MAX_COPIES * copied_ns, LONG_PASS_NS)
+        each = max((elapsed - copied_ns) / passes, 1)
+        variant.size = max(1, min(int(run_ns / each), 8 * max(passes, variant.size)))
         # A condition that no longer holds is left to the interpreter, which finds it out by itself.
         return _Run(passes, left=left, over=passes < tried)
 

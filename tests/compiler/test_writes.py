@@ -344,3 +344,28 @@ def test_an_element_by_ellipsis_is_an_array():
         return z + np.float64(1)
 
     assert Compiled(f, random(3)).region.graph.steps[0].outputs[0].type.rank == 0
+
+
+def test_a_result_of_which_running_decides_whether_it_is_a_view_is_refused():
+    def f(x, y):
+        z = x * 2
+        w = z[1:]
+        if y.sum() > 0:
+            w = w + 1
+        return w
+
+    with pytest.raises(Untraceable, match="only running decides"):
+        Compiled(f, random(4), random(3))
+
+
+def test_a_write_into_what_may_be_a_view_is_refused():
+    def f(x, y):
+        z = x * 2
+        w = z[1:]
+        if y.sum() > 0:
+            w = w + 1
+        w += 1
+        return w * 1, z
+
+    with pytest.raises(Untraceable):
+        Compiled(f, random(4), random(3))

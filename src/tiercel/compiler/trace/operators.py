@@ -47,6 +47,10 @@ PLAIN_VIEWS = (
 """Operators whose views are writeable where the array is, and of its dtype."""
 
 
+BORROWED = frozenset({"linspace", "tile", "tensordot"})
+"""Operators whose fresh result NumPy gives as a reshaped view of another array."""
+
+
 class Operators(Writes):
     """Adds the operator table."""
 
@@ -280,7 +284,7 @@ class Operators(Writes):
                     self.trace.share(output, viewed)
                     if alias.kind == "view" and row.name in PLAIN_VIEWS:
                         self.trace.bases[output] = viewed
-        if row.name == "linspace":
+        if row.name in BORROWED:
             self.trace.borrowed.update(outputs)
         self.trace.add(Node(row.name, tuple(inputs), attributes, outputs, self.site()))
         if not isinstance(type_, TupleType | ListType):

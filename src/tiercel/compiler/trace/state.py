@@ -177,8 +177,9 @@ class Trace:
         self.owners[view] = frozenset().union(*map(self.owners_of, viewed))
 
     def may_be(self, value: Value, *others: Value) -> None:
-        """Note that a value may be the same object as one of the others."""
-        self.owners[value] = frozenset((value,)).union(*map(self.owners_of, others))
+        """Note that a value may be the same object as one of the others: of its own memory unless one is a view."""
+        own = () if any(other not in self.owners_of(other) for other in others) else (value,)
+        self.owners[value] = frozenset(own).union(*map(self.owners_of, others))
 
     def may_be_input(self, value: Value) -> bool:
         """May the value be an argument, or share memory with one?"""

@@ -209,7 +209,7 @@ def grows(x):
     ("function", "reason"),
     [
         (writes, "written"),
-        (views, "may be an argument itself"),
+        (views, "may be a view of an argument"),
         (prints, "Python"),
         (grows, "kind in each pass|carried values"),
     ],

@@ -13,6 +13,8 @@ import pytest
 import tiercel as tc
 from tests.vm.running import Running
 from tiercel import config
+from tiercel.hotpath.history import History
+from tiercel.vm import dispatch
 from tiercel.vm.dispatch import SignatureState, Tiers, Variant, signature_of
 from tiercel.vm.kernels import signature_text
 from tiercel.vm.ledger import Line
@@ -226,7 +228,9 @@ def test_compiled_calls_are_counted_beside():
         ({}, Variant(True, entry=Built(1, 1), reason="demoted: slow", demoted="slow"), "slow"),
     ],
 )
-def test_first_unmet_condition(settings, variant, expected):
+def test_first_unmet_condition(settings, variant, expected, monkeypatch):
+    nothing_yet = History()
+    monkeypatch.setattr(dispatch, "history", lambda: nothing_yet)
     f = Running(grid)
     f(np.ones(3), 2)
     with config.context(**settings):

@@ -96,8 +96,16 @@ def apart(
         conditions, functions: of its environment.
     """
     lists = [registers[r] for r in traced.lists]
+    globals_ = {id(f.__globals__): f.__globals__ for f in functions.values()}
     if lists:
         guarded = [c.expected for c in conditions.values() if c.what == "identity"]
+        try:
+            guarded += [
+                read(c.source, arguments, globals_, dict(functions))
+                for c in conditions.values() if c.what == "class" and c.expected in (list, tuple)
+            ]  # fmt: skip
+        except Exception:  # noqa: BLE001 - the entry reads it again, and misses
+            return False
         holders = (arguments, guarded, lists, rest.held if rest is not None else ())
         if any(type(x) is not list or sum(_mentions(h, x) for h in holders) > 1 for x in lists):
             return False
@@ -108,7 +116,6 @@ def apart(
         if type(target) is not np.ndarray or not target.flags.writeable or not target.flags.c_contiguous:
             return False
     found = []
-    globals_ = {id(f.__globals__): f.__globals__ for f in functions.values()}
     for given in traced.region.inputs:
         try:
             value = read(given.source, arguments, globals_, dict(functions))

@@ -325,6 +325,8 @@ class _Rows:
                 made = self.value()
                 self.add(Op.ATTRIBUTE, made, value, self.object("__func__"))
                 self.add(Op.IDENTITY, made, self.object(expected))
+            case "class":
+                self.add(Op.TYPE, value, self.object(expected))
             case "tuple":
                 self.add(Op.TYPE, value, self.object(tuple))
                 self.add(Op.ITEMS, value, expected)

@@ -18,7 +18,7 @@ import numpy as np
 from tiercel.compiler.abstract import Abstract, Known, ListRef, Mapping, Source, Tuple, Unknown, Untraceable
 from tiercel.compiler.environment import is_plain
 from tiercel.compiler.graph import Input, Result, Value, Write
-from tiercel.compiler.trace.objects import is_named_tuple, tensor_type, unwrapped
+from tiercel.compiler.trace.objects import is_named_tuple, object_condition, tensor_type, unwrapped
 from tiercel.compiler.trace.state import MAX_UNROLL, Trace
 from tiercel.compiler.trace.walk import Frame
 from tiercel.dtypes import as_dtype, is_dtype
@@ -71,7 +71,7 @@ def abstract_argument(frame: Frame, value: Any, name: str, source: Source) -> Ab
         return frame.constant(value)
     if isinstance(value, list | np.ndarray) or (kind.__module__ or "").partition(".")[0] == "torch":
         raise Untraceable(f"the argument {name} is a {kind.__name__}")
-    frame.environment.require(source, "identity", value)
+    frame.environment.require(source, *object_condition(value))
     return Known(value, source)
 
 

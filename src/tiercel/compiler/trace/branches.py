@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from tiercel.bytecode.instructions import Instruction
-from tiercel.compiler.abstract import Abstract, ListState, Tuple, Unknown, Untraceable
+from tiercel.compiler.abstract import Abstract, Known, ListState, Tuple, Unknown, Untraceable
 from tiercel.compiler.graph import Branch, Graph, Merged, Step, Value
 from tiercel.compiler.trace.closures import Closures
 from tiercel.compiler.trace.state import Condition, Left, LoopTest, Outcome, Raised, Returned, State
@@ -158,6 +158,9 @@ class Branches(Closures):
     def merge_values(self, x: Abstract, y: Abstract, merged: dict[tuple[Value, Value], Merged]) -> Abstract:
         """What a register holds after a branch."""
         if x is y or x == y:
+            if isinstance(x, Known) and isinstance(y, Known) and x.source != y.source:
+                self.same_object(x)
+                self.same_object(y)
             return x
         if isinstance(x, Value) and isinstance(y, Value):
             type_ = self.common(x.type, y.type)

@@ -18,7 +18,7 @@ import numpy as np
 
 from tiercel.compiler.abstract import Abstract, Known, Mapping, Method, Tuple, Unknown, Untraceable
 from tiercel.compiler.graph import Value
-from tiercel.compiler.trace.objects import Cell, is_named_tuple, operator_of, owner_of, unwrapped
+from tiercel.compiler.trace.objects import Cell, is_named_tuple, object_condition, operator_of, owner_of, unwrapped
 from tiercel.compiler.trace.scalars import Scalars
 from tiercel.compiler.trace.state import MAX_DEPTH, Raised, Returned
 from tiercel.dtypes import as_dtype, is_dtype
@@ -33,6 +33,15 @@ class Calls(Scalars):
     def attribute_of(self, owner: Known, name: str) -> Abstract:
         """An attribute of a known object."""
         value, source = self.environment.read_attribute(owner.value, owner.source, name)
+        if isinstance(value, types.MethodType):
+            if value.__self__ is type(owner.value):
+                self.trace.classes_at[source] = ("attribute", (owner.source, "__class__"))
+            elif value.__self__ is not owner.value:
+                raise Untraceable(f"{name}, a method of another object")
+            elif isinstance(owner.value, type):
+                self.trace.classes_at[source] = owner.source
+        if source[0] != "constant" and owner.source[0] == "constant":
+            raise Untraceable(f"{name}, an attribute of a constant")
         if source[0] == "constant":
             return self.constant(value)
         return self.sampled(value, source)
@@ -58,8 +67,14 @@ class Calls(Scalars):
                 return self.apply(row, spelling, args, {**constructed, **keywords})
             return self.apply(row, spelling, args, keywords)
         if isinstance(target, types.MethodType):
-            receiver = Known(target.__self__, owner_of(callee.source))
-            self.environment.require(owner_of(callee.source), "identity", target.__self__)
+            if isinstance(target.__self__, type):
+                found_at = self.trace.classes_at.get(callee.source)
+                if found_at is None:
+                    raise Untraceable("a class method whose class is not known")
+                receiver = Known(target.__self__, found_at)
+            else:
+                receiver = Known(target.__self__, owner_of(callee.source))
+                self.environment.require(owner_of(callee.source), *object_condition(target.__self__))
             if isinstance(target.__func__, types.FunctionType):
                 return self.call_function(target.__func__, [receiver, *args], keywords)
             raise Untraceable(f"a call of {target.__func__!r}, which is Python")

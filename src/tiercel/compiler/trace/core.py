@@ -36,7 +36,7 @@ from tiercel.compiler.abstract import (
 from tiercel.compiler.environment import Environment, is_plain
 from tiercel.compiler.flow import Flow, flow_of
 from tiercel.compiler.graph import Guard, Input, Node, Value
-from tiercel.compiler.trace.objects import is_frozen, tensor_type, unwrapped
+from tiercel.compiler.trace.objects import is_frozen, object_condition, tensor_type, unwrapped
 from tiercel.compiler.trace.state import BOOL, MAX_UNROLL, Condition, Outcome, State, Trace
 from tiercel.dtypes import DType, as_dtype, is_dtype
 from tiercel.errors import TiercelError
@@ -172,7 +172,7 @@ class FrameCore:
         if isinstance(value, types.MethodType):
             self.environment.require(source, "function", value.__func__)
         else:
-            self.environment.require(source, "identity", value)
+            self.environment.require(source, *object_condition(value))
         return Known(value, source)
 
     def hidden_input(self, value: Any, source: Source) -> Abstract:
@@ -297,7 +297,16 @@ class FrameCore:
         """The Python value of something that must be known."""
         if isinstance(x, ListRef):
             return [self.static(item) for item in self.items(x)]
+        if isinstance(x, Tuple):
+            return tuple(self.static(item) for item in x.items)
+        if isinstance(x, Known):
+            self.same_object(x)
         return static(x)
+
+    def same_object(self, x: Known) -> None:
+        """It matters which object this is, not only of what class."""
+        if object_condition(x.value)[0] == "class":
+            self.environment.require(x.source, "identity", x.value)
 
     def full_key(self, parts: Sequence[Abstract]) -> tuple[Any, ...]:
         """The parts of a basic index, with an Ellipsis."""

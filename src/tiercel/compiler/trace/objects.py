@@ -7,11 +7,14 @@ user's: classes are told by their exact type and by what stands in their own nam
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from enum import Enum
+from inspect import getattr_static
+from typing import Any, Literal
 
 import numpy as np
 
 from tiercel.compiler.abstract import Abstract, Source
+from tiercel.compiler.environment import CONSTANT_PACKAGES
 from tiercel.compiler.trace.state import Trace
 from tiercel.dtypes import as_dtype, is_dtype
 from tiercel.operators import Operator, find_function, get
@@ -83,6 +86,28 @@ def operator_of(target: Any) -> tuple[Operator, int] | None:
         return find_function(target)
     except TypeError:  # unhashable
         return None
+
+
+def object_condition(value: Any) -> tuple[Literal["class", "identity"], Any]:
+    """What has to hold of an object whose attributes are looked at: it is of the same class, or it is the same.
+
+    The class is enough for instances of classes written in Python that are no containers and look their attributes up
+    as `object` does: each attribute that is read is a value or a condition of its own. So all instances of a class of
+    layers share one kernel. It is enough for lists and tuples, too, whose length and items are conditions.
+    """
+    cls = type(value)
+    if cls in (list, tuple):
+        return "class", cls
+    plain = all(base.__flags__ & _HEAP_TYPE or base is object for base in cls.__mro__)
+    looks_up = getattr_static(cls, "__getattribute__") is vars(object)["__getattribute__"]
+    if not plain or not looks_up or isinstance(value, type | Enum):
+        return "identity", value
+    if cls.__module__.partition(".")[0] in CONSTANT_PACKAGES and not hasattr(cls, "__tiercel_cell__"):
+        return "identity", value
+    return "class", cls
+
+
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement
 
 
 def owner_of(source: Source) -> Source:

@@ -220,6 +220,9 @@ class Scalars(Views):
                     return b.value is None
                 return False
         if isinstance(x, Known) and isinstance(y, Known):
+            if x.source != y.source:
+                self.same_object(x)
+                self.same_object(y)
             return x.value is y.value
         raise Untraceable("identity of values that are not known")
 

@@ -151,6 +151,7 @@ class Trace:
         self.substitution: dict[str, DimLike] = {}
         self.sample: dict[str, int] = {}
         self.pairs: list[tuple[DimLike, DimLike]] = []
+        self.classes_at: dict[Source, Source] = {}  # class methods by where they are found: where their class is
         self.conditions: dict[Value, Condition] = {}  # bools that depend on sizes only
         self.volatile: set[str] = set()  # symbols that change from entry to entry: nothing is assumed of them
 

@@ -136,7 +136,10 @@ class Views(Operators):
         result = row.infer(bound, self.trace.facts, self.trace.data_symbol)
         if not isinstance(result, ArrayType):
             raise Untraceable(f"an index that gives a {result}")
-        return self.node("index", (x, *arrays), {"key": key}, result)
+        made = self.node("index", (x, *arrays), {"key": key}, result)
+        if isinstance(key[0], slice) or key[0] is None or key[0] is Ellipsis:
+            self.trace.borrowed.add(made)  # NumPy puts the selected axes first and gives a transposed view
+        return made
 
     def selection(self, type_: ArrayType, key: tuple[Any, ...]) -> Shape:
         """The shape of what a key with an Ellipsis selects."""

@@ -367,3 +367,12 @@ def test_a_reshaped_input_is_read_by_its_new_strides():
     x = b.input("x", ("A", "B"))
     y = b.apply("sum", b.apply("reshape", x, shape=(3, 2), order="C"), axis=1)
     agree(b.region(y), lambda x: x.reshape(3, 2).sum(axis=1), (random(2, 3),), (random(3, 2),), (random(6, 1),))
+
+
+@pytest.mark.parametrize("sizes", [2, 3, 16, 17, 100])
+def test_the_smallest_of_zeros_is_a_zero(sizes):
+    """Which of 0.0 and -0.0 it is depends on the order of comparison, as it does in NumPy."""
+    from tests.compiler.tracing import compare
+
+    x = np.where(np.arange(sizes) % 2, -0.0, 0.0)
+    compare(lambda x: (x.min(), x.max()), (x,), (-x,))

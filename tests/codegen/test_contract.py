@@ -199,3 +199,18 @@ def test_the_epilogue_reads_and_writes_whole_vectors():
     text = emit(dense(as_dtype("float32"), activation="tanh"), Target.host())
     assert "masked.gather" not in text
     assert "masked.scatter" not in text
+
+
+def test_few_rows_need_little_memory():
+    """A tile has no more rows than the product: small products are entered through machine code."""
+    from tests.compiler.tracing import Compiled
+    from tiercel.codegen.cpu.contract import UNPACKED_TILE, expand_contracts
+    from tiercel.loops import to_text
+
+    def f(x, w):
+        return np.tanh(x @ w)
+
+    lowered = Compiled(f, np.ones((3, 4), np.float32), np.ones((4, 4), np.float32)).runner.lowered
+    text = to_text(expand_contracts(lowered.function, Target.host()))
+    (tile,) = [line for line in text.splitlines() if "tile" in line and "arena" in line]
+    assert f"min({UNPACKED_TILE[0]}, x_0)" in tile, tile

@@ -168,3 +168,19 @@ def test_an_object_chosen_by_data(which):
     for choice in (Choice(same, same),) * 3 + (Choice(Linear(3), Linear(4)),) * 3:
         layer = choice.a if x.sum() > 0 else choice.b
         np.testing.assert_allclose(run(choice, x), layer(x), rtol=1e-5)
+
+
+def test_models_with_lists_of_layers_enter_through_machine_code():
+    run, _ = jitted(Block.run)
+    block = Block(1)
+    for _ in range(4):
+        check(run, block)
+    (entry, *_) = run.__tiercel__.tiers.entries
+    assert entry.stub is not None, entry.without
+    before = entry.table.calls
+    check(run, block)
+    assert entry.table.calls == before + 1
+    block.layers.pop()
+    check(run, block)
+    block.layers = tuple(block.layers)
+    check(run, block)

@@ -246,6 +246,7 @@ class _Rows:
         self.classes: Sequence[type] = ()
         self._known: dict[Source, int] = {}
         self._sizes: dict[Any, int] = {}
+        self.sized: set[Source] = set()  # lists and tuples, by their exact class
         self.made: dict[int, int] = {}  # results that are made, by the id of their recipe
 
     def add(self, op: Op, *fields: int) -> None:
@@ -327,6 +328,10 @@ class _Rows:
                 self.add(Op.IDENTITY, made, self.object(expected))
             case "class":
                 self.add(Op.TYPE, value, self.object(expected))
+                if expected in (list, tuple):
+                    self.sized.add(condition.source)
+            case "length" if condition.source in self.sized:
+                self.add(Op.ITEMS, value, expected)
             case "tuple":
                 self.add(Op.TYPE, value, self.object(tuple))
                 self.add(Op.ITEMS, value, expected)

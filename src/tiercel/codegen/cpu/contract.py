@@ -89,13 +89,14 @@ class _Cut:
 
 def expand_contracts(function: Function, target: Target) -> Function:
     """The function without `Contract` statements (the same object if it has none)."""
-    body = _Expander(target).block(function.body)
+    body = _Expander(target, frozenset(size.name for size in function.sizes)).block(function.body)
     return function if body is function.body else replace(function, body=body)
 
 
 class _Expander:
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, sizes: frozenset[str]) -> None:
         self.target = target
+        self.sizes = sizes  # variables that are known at entry, when the arena is made
         self.count = 0
 
     def block(self, block: Block) -> Block:
@@ -179,7 +180,8 @@ class _Expander:
             ]
         else:
             width = 1 if single else columns
-            c = Buffer(f"{name}.tile", stmt.a.dtype, (_whole(rows), _whole(width)), (_whole(width), one), "arena")
+            most = Binary("min", _whole(rows), stmt.m) if self._known_at_entry(stmt.m) else _whole(rows)
+            c = Buffer(f"{name}.tile", stmt.a.dtype, (most, _whole(width)), (_whole(width), one), "arena")
             r, j = Var(f"{name}.r"), Var(f"{name}.j")
             # in the place of the names, so that loads and stores are seen to be contiguous
             where = {stmt.row: index_add(row0, r), stmt.column: _whole(0) if single else index_add(column0, j)}
@@ -195,6 +197,17 @@ class _Expander:
         total = index_mul(_ceil_div(stmt.m, cut.rows), cut.across)
         loop = For(blocks.name, total, Block(tuple(inside)), "parallel", cut.work)
         return Block((*cut.lets, loop))
+
+    def _known_at_entry(self, x: Expr) -> bool:
+        """Is it made of sizes of the function?"""
+        match x:
+            case Const():
+                return True
+            case Var():
+                return x.name in self.sizes
+            case Binary():
+                return self._known_at_entry(x.a) and self._known_at_entry(x.b)
+        return False
 
     @staticmethod
     def _tile(stmt: Contract, panel: int) -> tuple[int, int]:

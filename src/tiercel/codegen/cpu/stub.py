@@ -57,7 +57,7 @@ SAMPLE_QUICK: Final = 256
 """The same once the time is known, where timing (about 5 us) takes longer than the call."""
 SMALL_ARENA: Final = 4096
 """Arenas up to this many bytes lie on the stack."""
-LARGE_ARENA: Final = 1 << 18
+LARGE_ARENA: Final = 1 << 20
 """For larger ones the call is left to the entry in Python, which keeps arenas between calls."""
 
 FLAGS: Final = 1 | 4 | 8 | 16
@@ -78,7 +78,7 @@ FORTRAN: Final = 1 << 32
 API: Final = (
     "Py_IncRef", "Py_DecRef", "PyErr_Occurred", "PyErr_Clear", "PyErr_ExceptionMatches", "PyDict_GetItemWithError",
     "PyCell_Get", "PyObject_GetAttr", "PyObject_GetItem", "PyObject_RichCompareBool", "PyObject_CallNoArgs",
-    "PyObject_CallOneArg", "PyContextVar_Get", "PyTuple_Size", "PyTuple_New", "PyTuple_SetItem", "PyList_New",
+    "PyObject_CallOneArg", "PyContextVar_Get", "PyObject_Size", "PyTuple_New", "PyTuple_SetItem", "PyList_New",
     "PyList_SetItem", "PyLong_AsLongLongAndOverflow", "PyLong_FromLongLong", "PyFloat_AsDouble", "PyFloat_FromDouble",
     "PyObject_Vectorcall", "PyType_GenericAlloc", "PyEval_SaveThread", "PyEval_RestoreThread", "PyArray_Empty",
     "PyArray_Scalar", "PyArray_ScalarAsCtype", "PyArray_NewFromDescr",
@@ -124,7 +124,7 @@ class Op(IntEnum):
     TYPES = 3  # v o o: of one of two types
     IDENTITY = 4  # v o: this object
     VALUE = 5  # v o: this object, or an equal one of the same type
-    ITEMS = 6  # v n: a tuple of so many items, TYPE has been checked
+    ITEMS = 6  # v n: a tuple or list of so many items, TYPE has been checked
     GLOBAL = 7  # v o o: made: item of dict, key
     ABSENT = 8  # o o: dict has no such key
     CELL = 9  # v o: made: content of a cell
@@ -276,7 +276,7 @@ def _guards(t: _Text, op: Op) -> bool:
             t.require(t.compare("eq", "i32", same, "1"))
             t.next()
         case Op.ITEMS:
-            size = t.call("i64", "PyTuple_Size", f"ptr {t.value(t.field(1))}")
+            size = t.call("i64", "PyObject_Size", f"ptr {t.value(t.field(1))}")
             t.require(t.compare("eq", "i64", size, t.field(2)))
             t.next()
         case Op.QUIET | Op.QUIET_ONE:

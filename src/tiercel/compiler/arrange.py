@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tiercel.compiler.dims import dim_expression
 from tiercel.compiler.elementwise import NotLowered, cast
 from tiercel.compiler.graph import Node, Value
+from tiercel.compiler.maker import array_type
 from tiercel.compiler.memory import Memory
 from tiercel.dtypes import as_dtype
 from tiercel.loops.form import INDEX, Binary, Compare, Const, Expr, Let, Select, Var
@@ -25,12 +26,6 @@ if TYPE_CHECKING:
     from tiercel.compiler.lower import Lowerer
 
 Rule = Callable[["Lowerer", Node], None]
-
-
-def _array(value: Value) -> ArrayType:
-    if not isinstance(value.type, ArrayType):
-        raise NotLowered(f"an operand that is {value.type}")
-    return value.type
 
 
 def _along(memory: Memory, k: DimLike, one: int, two: int, length: DimLike) -> Memory:
@@ -48,7 +43,7 @@ def _along(memory: Memory, k: DimLike, one: int, two: int, length: DimLike) -> M
 
 
 def _diagonal(state: Lowerer, node: Node) -> None:
-    memory, output = state.place(node.inputs[0]), _array(node.outputs[0])
+    memory, output = state.place(node.inputs[0]), array_type(node.outputs[0])
     rank = len(memory.shape)
     one = normalize_axis(node.attributes.get("axis1", 0), rank)
     two = normalize_axis(node.attributes.get("axis2", 1), rank)
@@ -62,7 +57,7 @@ def _diag(state: Lowerer, node: Node) -> None:
     if len(source.shape) == 2:
         _diagonal(state, node)
         return
-    output = _array(node.outputs[0])
+    output = array_type(node.outputs[0])
     zero = Const(0, output.dtype)
     for whole in state.destinations(node.outputs[0]):
         state.nests.fill(whole, lambda index: zero)
@@ -70,7 +65,7 @@ def _diag(state: Lowerer, node: Node) -> None:
 
 
 def _eye(state: Lowerer, node: Node) -> None:
-    output = _array(node.outputs[0])
+    output = array_type(node.outputs[0])
     k = node.attributes.get("k", 0)
     rows, columns = output.shape
     if not isinstance(k, int) or not (rows == columns and abs(k) == 0):
@@ -83,7 +78,7 @@ def _eye(state: Lowerer, node: Node) -> None:
 
 def _linspace(state: Lowerer, node: Node) -> None:
     """start + i * step, and exactly the end at the end."""
-    output, given = _array(node.outputs[0]), node.attributes
+    output, given = array_type(node.outputs[0]), node.attributes
     if output.rank != 1 or not all(v in state.scalars or not isinstance(v.type, ArrayType) for v in node.inputs):
         raise NotLowered("linspace between arrays")
     if output.dtype.kind != "f":
@@ -108,7 +103,7 @@ def _linspace(state: Lowerer, node: Node) -> None:
 
 def _tri(state: Lowerer, node: Node) -> None:
     """Ones up to a diagonal: ones everywhere, then zeros above it."""
-    output, k = _array(node.outputs[0]), node.attributes.get("k", 0)
+    output, k = array_type(node.outputs[0]), node.attributes.get("k", 0)
     if not isinstance(k, int):
         raise NotLowered("tri with a computed diagonal")
     one = Const(1, output.dtype)
@@ -186,7 +181,7 @@ def _roll(state: Lowerer, node: Node) -> None:
 
 def _pad(state: Lowerer, node: Node) -> None:
     """A fill, and a copy into the middle."""
-    source, output = state.place(node.inputs[0]), _array(node.outputs[0])
+    source, output = state.place(node.inputs[0]), array_type(node.outputs[0])
     pairs = pad_pairs(node.attributes["pad_width"], len(source.shape))
     constant = node.attributes.get("constant_values", 0)
     if node.attributes.get("mode", "constant") != "constant" or not isinstance(constant, int | float | bool):
@@ -202,7 +197,7 @@ def _pad(state: Lowerer, node: Node) -> None:
 
 def join(state: Lowerer, node: Node, pieces: Sequence[Memory], axis: int) -> None:
     """The pieces one behind the other along an axis of the node's result."""
-    output = _array(node.outputs[0])
+    output = array_type(node.outputs[0])
     for whole in state.destinations(node.outputs[0]):
         start: DimLike = 0
         for number, piece in enumerate(pieces):

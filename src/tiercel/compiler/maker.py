@@ -99,7 +99,7 @@ def reduced_axes(node: Node, rank: int) -> tuple[int, ...]:
 def array_type(x: Value) -> ArrayType:
     """The type of an operand that has to be an array."""
     if not isinstance(x.type, ArrayType):
-        raise NotLowered(f"a composite of {x.type}")
+        raise NotLowered(f"an operand that is {x.type}")
     return x.type
 
 

@@ -24,7 +24,8 @@ from tiercel.compiler.gather import (
     lower_take,
     write_selected,
 )
-from tiercel.compiler.graph import Node, Value
+from tiercel.compiler.graph import Node
+from tiercel.compiler.maker import array_type
 from tiercel.compiler.memory import Memory
 from tiercel.compiler.reductions import lower_reduction
 from tiercel.compiler.refusals import REASONS
@@ -76,12 +77,6 @@ def permutation(node: Node) -> list[int] | None:
     return None
 
 
-def _array(value: Value) -> ArrayType:
-    if not isinstance(value.type, ArrayType):
-        raise NotLowered(f"an operand that is {value.type}")
-    return value.type
-
-
 def _reorder(state: Lowerer, node: Node) -> None:
     order = permutation(node)
     if order is None:
@@ -126,7 +121,7 @@ def _reshape(state: Lowerer, node: Node) -> None:
 
 
 def _broadcast_to(state: Lowerer, node: Node) -> None:
-    output = _array(node.outputs[0])
+    output = array_type(node.outputs[0])
     memory = state.place(node.inputs[0])
     strides = state.nests.strides_over(memory, output.shape, node.origin)
     state.memory[node.outputs[0]] = replace(memory, shape=output.shape, strides=strides)
@@ -142,7 +137,7 @@ def _split(state: Lowerer, node: Node) -> None:
     elif not isinstance(sections, int):
         raise NotLowered("a split at given positions")
     for output in node.outputs:
-        shape = _array(output).shape
+        shape = array_type(output).shape
         state.memory[output] = replace(memory, shape=shape, offset=offset)
         offset = offset + shape[axis] * memory.strides[axis]
 
@@ -161,7 +156,7 @@ def _flip(state: Lowerer, node: Node) -> None:
 
 
 def _concat(state: Lowerer, node: Node) -> None:
-    output = _array(node.outputs[0])
+    output = array_type(node.outputs[0])
     axis = node.attributes.get("axis", 0)
     if axis is None:
         raise NotLowered("concat of flattened arrays")
@@ -169,7 +164,7 @@ def _concat(state: Lowerer, node: Node) -> None:
 
 
 def _stack(state: Lowerer, node: Node) -> None:
-    output = _array(node.outputs[0])
+    output = array_type(node.outputs[0])
     axis = normalize_axis(node.attributes.get("axis", 0), output.rank)
     for whole in state.destinations(node.outputs[0]):
         shape = whole.shape[:axis] + whole.shape[axis + 1 :]
@@ -238,7 +233,7 @@ def _fill_with(state: Lowerer, target: Memory, element: Expr) -> None:
 
 def _fill(state: Lowerer, node: Node) -> None:
     """zeros, ones, full, empty and their _like forms: one value everywhere; what is empty may hold anything."""
-    output = _array(node.outputs[0])
+    output = array_type(node.outputs[0])
     if node.operator.startswith("full"):
         value = state.scalar(node.inputs[1 if node.operator == "full_like" else 0])
     else:
@@ -249,7 +244,7 @@ def _fill(state: Lowerer, node: Node) -> None:
 
 def _arange(state: Lowerer, node: Node) -> None:
     """start + i * step."""
-    output = _array(node.outputs[0])
+    output = array_type(node.outputs[0])
     given = node.attributes
     first = 0 if given.get("stop") is None else given["start"]
     each = 1 if given.get("step") is None else given["step"]
@@ -270,7 +265,7 @@ def _require_counting(state: Lowerer, node: Node, first: DimLike, each: int) -> 
 
     NumPy adds i times the difference of the first two, each rounded: the same as long as all of them are exact.
     """
-    output = _array(node.outputs[0])
+    output = array_type(node.outputs[0])
     if output.dtype.name not in EXACT_INTS:
         raise NotLowered(f"arange of {output.dtype.name}")
     if first == 0 and each == 1:

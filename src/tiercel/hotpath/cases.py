@@ -95,6 +95,7 @@ class _Plan:
     seen: int | None = None
     factor: int = 1
     spare: bool = False
+    some: bool = False  # of sizes that are too large only the largest are halved
 
 
 _PLANS: Final = (
@@ -150,6 +151,11 @@ def make_cases(
     ]
     plans += _SPARE
     plans += [_Plan("twice the sizes seen", (), "plain", True, seen=i, factor=2, spare=True) for i in seen]
+    for i in seen:  # sizes that are no sizes of the data, such as channels, have to be what they are
+        plans += [
+            _Plan("sizes as seen, large ones halved", (), "plain", True, seen=i, spare=True, some=True),
+            _Plan("large ones halved, special values", (), "special", False, seen=i, spare=True, some=True),
+        ]
     wide = any(isinstance(d, int) and d >= _WIDE for spec in interface.inputs for d in spec.dims)
     limit = MAX_BYTES >> 1 if wide or loops else MAX_BYTES
     fixed: dict[int, Any] = {}
@@ -220,7 +226,8 @@ def _sizes(
         wanted |= _scalar_sizes(symbols, wanted, hints, interface, generator)
     for _ in range(_TRIES):
         if _bytes(interface, wanted) > limit:
-            wanted = {name: max(1, size // 2) if size > 1 else size for name, size in wanted.items()}
+            least = max(wanted.values()) // 2 if plan.some else 1  # small ones may have to be what they are
+            wanted = {name: max(1, size // 2) if size > least else size for name, size in wanted.items()}
             continue
         if _valid(interface, constraints, wanted):
             return wanted

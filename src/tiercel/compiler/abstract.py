@@ -42,7 +42,10 @@ class Untraceable(Exception):
     Attributes:
         reason: for people.
         index: the instruction in the function being traced.
+        sized: whether the trace met conditions on sizes, so that another may go another way.
     """
+
+    sized = False
 
     def __init__(self, reason: str, index: int | None = None) -> None:
         super().__init__(reason)

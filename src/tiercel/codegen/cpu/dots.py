@@ -13,7 +13,7 @@ depend on m. Long rows would fall into the same sets of the cache: `LONGEST` say
 from __future__ import annotations
 
 from tiercel.codegen.cpu.target import Target
-from tiercel.codegen.cpu.text import REGISTER_TYPE
+from tiercel.codegen.cpu.text import REGISTER_TYPE, first_lanes
 from tiercel.dtypes import DType
 
 LONGEST = 256
@@ -30,7 +30,7 @@ def emit_dots(dtype: DType, target: Target, long_rows: str = "") -> tuple[list[s
     element, size = REGISTER_TYPE[dtype.name], dtype.itemsize
     lanes = target.vector_bytes // size
     vector, mask, counts = f"<{lanes} x {element}>", f"<{lanes} x i1>", f"<{lanes} x i32>"
-    suffix, ramp = f"v{lanes}f{8 * size}", ", ".join(f"i32 {i}" for i in range(lanes))
+    suffix = f"v{lanes}f{8 * size}"
     load, store = f"llvm.masked.load.{suffix}.p0", f"llvm.masked.store.{suffix}.p0"
     declarations = [
         "declare i64 @llvm.smin.i64(i64, i64)",
@@ -38,15 +38,6 @@ def emit_dots(dtype: DType, target: Target, long_rows: str = "") -> tuple[list[s
         f"declare {vector} @{load}(ptr, i32, {mask}, {vector})",
         f"declare void @{store}({vector}, ptr, i32, {mask})",
     ]
-
-    def first_lanes(name: str, count: str) -> list[str]:
-        return [
-            f"  %{name}.few = call i64 @llvm.smin.i64(i64 {count}, i64 {lanes})",
-            f"  %{name}.count = trunc i64 %{name}.few to i32",
-            f"  %{name}.one = insertelement {counts} poison, i32 %{name}.count, i64 0",
-            f"  %{name}.all = shufflevector {counts} %{name}.one, {counts} poison, {counts} zeroinitializer",
-            f"  %{name} = icmp slt {counts} <{ramp}>, %{name}.all",
-        ]
 
     def add_products(part: str, sums: str, masked: bool) -> list[str]:
         """Loads of x and of every row at %{part}.j, and the sums %{part}.new.r from %{sums}.sum.r."""
@@ -83,7 +74,7 @@ def emit_dots(dtype: DType, target: Target, long_rows: str = "") -> tuple[list[s
         "  %left.k = sub i64 %k, %whole",
         "  %is.left = icmp sgt i64 %left.k, 0",
         "  %is.whole = icmp sgt i64 %whole, 0",
-        *first_lanes("rest", "%left.k"),
+        *first_lanes("rest", "%left.k", lanes),
         f"  %long = icmp sgt i64 %k, {LONGEST if long_rows else (1 << 62)}",
         "  br i1 %none, label %end, label %some",
         "some:",
@@ -98,7 +89,7 @@ def emit_dots(dtype: DType, target: Target, long_rows: str = "") -> tuple[list[s
         "rows:",
         "  %i = phi i64 [ 0, %some ], [ %i.next, %fold ]",
         "  %left = sub i64 %m, %i",
-        *first_lanes("there", "%left"),
+        *first_lanes("there", "%left", lanes),
         "  %last = sub i64 %there.few, 1",
     ]
     for r in range(lanes):

@@ -724,19 +724,24 @@ dispatch:
 """
 
 
-_BOUNDS = f"""
-; the first byte of an array, and the one behind its last; twice 0 if it has none
-define internal {{i64, i64}} @tc.bounds(ptr %array, i64 %size) {{
-entry:
-  %data.at = getelementptr i8, ptr %array, i64 {OFFSETS["data"]}
-  %data = load i64, ptr %data.at, align 8
+# What a walk over the axes of an array begins with: their number, sizes and strides.
+_AXES = f"""\
   %rank.at = getelementptr i8, ptr %array, i64 {OFFSETS["nd"]}
   %rank = load i32, ptr %rank.at, align 4
   %dimensions.at = getelementptr i8, ptr %array, i64 {OFFSETS["dimensions"]}
   %dimensions = load ptr, ptr %dimensions.at, align 8
   %strides.at = getelementptr i8, ptr %array, i64 {OFFSETS["strides"]}
   %strides = load ptr, ptr %strides.at, align 8
-  br label %test
+"""
+
+
+_BOUNDS = f"""
+; the first byte of an array, and the one behind its last; twice 0 if it has none
+define internal {{i64, i64}} @tc.bounds(ptr %array, i64 %size) {{
+entry:
+  %data.at = getelementptr i8, ptr %array, i64 {OFFSETS["data"]}
+  %data = load i64, ptr %data.at, align 8
+{_AXES}  br label %test
 test:
   %axis = phi i32 [ 0, %entry ], [ %axis.next, %body ]
   %low = phi i64 [ %data, %entry ], [ %low.next, %body ]
@@ -775,13 +780,7 @@ _ROWS = f"""
 ; whether no axis has a larger stride than one before it, or stride 0; axes of size 1 do not count
 define internal i1 @tc.rows(ptr %array) {{
 entry:
-  %rank.at = getelementptr i8, ptr %array, i64 {OFFSETS["nd"]}
-  %rank = load i32, ptr %rank.at, align 4
-  %dimensions.at = getelementptr i8, ptr %array, i64 {OFFSETS["dimensions"]}
-  %dimensions = load ptr, ptr %dimensions.at, align 8
-  %strides.at = getelementptr i8, ptr %array, i64 {OFFSETS["strides"]}
-  %strides = load ptr, ptr %strides.at, align 8
-  br label %test
+{_AXES}  br label %test
 test:
   %axis = phi i32 [ 0, %entry ], [ %axis.next, %next ]
   %last = phi i64 [ 9223372036854775807, %entry ], [ %last.next, %next ]

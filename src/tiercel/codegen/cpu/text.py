@@ -143,3 +143,15 @@ class Writer:
             self.write(line)
         else:
             self.levels[level].append("  " + line)
+
+
+def first_lanes(name: str, count: str, lanes: int) -> list[str]:
+    """Instructions that make `%name`, a mask of the first so many of `lanes` lanes; `count` is an i64 operand."""
+    counts, ramp = f"<{lanes} x i32>", ", ".join(f"i32 {i}" for i in range(lanes))
+    return [
+        f"  %{name}.few = call i64 @llvm.smin.i64(i64 {count}, i64 {lanes})",
+        f"  %{name}.count = trunc i64 %{name}.few to i32",
+        f"  %{name}.one = insertelement {counts} poison, i32 %{name}.count, i64 0",
+        f"  %{name}.all = shufflevector {counts} %{name}.one, {counts} poison, {counts} zeroinitializer",
+        f"  %{name} = icmp slt {counts} <{ramp}>, %{name}.all",
+    ]

@@ -13,7 +13,7 @@ the last one there is, and what does not exist is not stored.
 from __future__ import annotations
 
 from tiercel.codegen.cpu.target import Target
-from tiercel.codegen.cpu.text import REGISTER_TYPE
+from tiercel.codegen.cpu.text import REGISTER_TYPE, first_lanes
 from tiercel.dtypes import DType
 
 
@@ -27,23 +27,13 @@ def emit_turn(dtype: DType, target: Target) -> tuple[list[str], str]:
     element, size = REGISTER_TYPE[dtype.name], dtype.itemsize
     lanes = target.vector_bytes // size
     vector, mask, counts = f"<{lanes} x {element}>", f"<{lanes} x i1>", f"<{lanes} x i32>"
-    suffix, ramp = f"v{lanes}f{8 * size}", ", ".join(f"i32 {i}" for i in range(lanes))
+    suffix = f"v{lanes}f{8 * size}"
     load, store = f"llvm.masked.load.{suffix}.p0", f"llvm.masked.store.{suffix}.p0"
     declarations = [
         "declare i64 @llvm.smin.i64(i64, i64)",
         f"declare {vector} @{load}(ptr, i32, {mask}, {vector})",
         f"declare void @{store}({vector}, ptr, i32, {mask})",
     ]
-
-    def first_lanes(name: str, count: str) -> list[str]:
-        """A mask of the first so many lanes."""
-        return [
-            f"  %{name}.few = call i64 @llvm.smin.i64(i64 {count}, i64 {lanes})",
-            f"  %{name}.count = trunc i64 %{name}.few to i32",
-            f"  %{name}.one = insertelement {counts} poison, i32 %{name}.count, i64 0",
-            f"  %{name}.all = shufflevector {counts} %{name}.one, {counts} poison, {counts} zeroinitializer",
-            f"  %{name} = icmp slt {counts} <{ramp}>, %{name}.all",
-        ]
 
     lines = [
         (
@@ -58,13 +48,13 @@ def emit_turn(dtype: DType, target: Target) -> tuple[list[str], str]:
         "rows:",
         "  %i = phi i64 [ 0, %entry ], [ %i.next, %rows.next ]",
         "  %rows.left = sub i64 %m, %i",
-        *first_lanes("there", "%rows.left"),
+        *first_lanes("there", "%rows.left", lanes),
         "  %last.row = sub i64 %there.few, 1",
         "  br label %columns",
         "columns:",
         "  %j = phi i64 [ 0, %rows ], [ %j.next, %columns ]",
         "  %columns.left = sub i64 %n, %j",
-        *first_lanes("some", "%columns.left"),
+        *first_lanes("some", "%columns.left", lanes),
     ]
     for r in range(lanes):
         lines += [

@@ -61,6 +61,8 @@ def trace_region(
     try:
         return assuming(make, environment, speculate)
     except Untraceable as error:
+        if speculate and not error.sized:
+            raise  # it would fail again
         try:
             return assuming(make, environment, True, specialise=True)
         except Untraceable:
@@ -94,6 +96,7 @@ def assuming(make: Callable[[Trace], T], environment: Environment, speculate: bo
         if speculate and _assume(trace, substitution):
             continue
         if failure is not None:
+            failure.sized = bool(trace.conditions)
             raise failure
         assert made is not None
         return made

@@ -613,18 +613,17 @@ def test_references_stay_flat():
         f(thing), missing(thing)
     before = counts()
     tracemalloc.start()
-    for _ in range(2_000):  # what is kept once is there before it counts
-        f(thing)
-        missing(thing)
-    gc.collect()
-    start, _ = tracemalloc.get_traced_memory()
-    for _ in range(50_000):
-        f(thing)
-        missing(thing)
-    gc.collect()
-    end, _ = tracemalloc.get_traced_memory()
+    growth = []
+    while len(growth) < 4:  # what something else keeps once is there before the last round; a leak is in every one
+        start, _ = tracemalloc.get_traced_memory()
+        for _ in range(50_000):
+            f(thing)
+            missing(thing)
+        gc.collect()
+        end, _ = tracemalloc.get_traced_memory()
+        growth.append(end - start)
     tracemalloc.stop()
-    assert end - start < 10_000
+    assert min(growth) < 10_000, growth
     after = counts()
     drift = [b - a for a, b in zip(before, after, strict=True)]
     assert all(abs(d) < 100 for d in drift), drift  # None and types are used by others meanwhile

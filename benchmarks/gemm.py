@@ -1,6 +1,6 @@
 """Matrix products `x @ w` against NumPy (OpenBLAS) and, where installed, PyTorch and ONNX Runtime.
 
-For every (k, n), rows m, dtype, thread count, with `w` frozen (a parameter of a cell, a constant of a peer's model) or
+For every (k, n), rows m, dtype, thread count, with `w` frozen (a `tc.constant`, a constant of a peer's model) or
 given anew in each call: GFLOP/s of each system, the ratio to the best peer (above 1: faster), and the share of the
 peak of the machine, which a loop of independent fused multiply-adds on the same number of threads measures first.
 
@@ -12,8 +12,11 @@ threads, do not count. Before a point is measured each system's result is compar
 nothing is measured while the machine is busy otherwise (a compiler at work).
 
 Run: `python benchmarks/gemm.py [--full] [--sizes 768x3072,...] [--rows 1,8,...] [--threads 1,2] [--dtypes float32]
-[--weights frozen,given] [--peers numpy,torch,onnxruntime] [--rounds N] [--json FILE]`. The default takes about a
-minute; `--full` measures all of K and N in 128, 768, 1024, 3072 and takes hours.
+[--weights frozen,given] [--peers numpy,torch,onnxruntime] [--rounds N] [--json FILE] [--limit SECONDS] [--table]`. The
+default takes about a minute; `--full` measures all of K and N in 128, 768, 1024, 3072 and takes an hour.
+
+A sweep in pieces: with `--limit` it ends in time, and the points that FILE has already are left out of the next run of
+the same command. `--table` measures nothing: it prints the ratios that FILE holds, rows across and sizes down.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,26 +65,12 @@ class Case(NamedTuple):
 def with_tiercel(weight: Array, frozen: bool) -> Product:
     """Compiled before the first measured call."""
     import tiercel as tc
-    from tiercel import nn
 
     if frozen:
-
-        class Linear(nn.Cell):
-            """Holds the weight."""
-
-            def __init__(self) -> None:
-                super().__init__()
-                self.weight = tc.Parameter(tc.Tensor(weight))
-
-            @tc.jit
-            def construct(self, x: Any) -> Any:
-                return x @ self.weight
-
-        layer = Linear()
-        jitted = vars(Linear)["construct"]
-        jitted.warmup(layer, tc.Tensor(np.ones((5, len(weight)), weight.dtype)))
-        give = tc.Tensor
-        call = lambda x: layer(give(x))  # noqa: E731
+        held = tc.constant(weight)
+        jitted = tc.jit(lambda x: x @ held)
+        jitted.warmup(np.ones((5, len(weight)), weight.dtype))
+        call = jitted
     else:
         jitted = tc.jit(lambda x, w: x @ w)
         jitted.warmup(np.ones((5, len(weight)), weight.dtype), weight)
@@ -218,11 +207,18 @@ def serve(system: str) -> None:
         answer: dict[str, float] = {}
         if case not in inputs:
             x = inputs[case] = np.random.default_rng(case.m).standard_normal((case.m, case.k)).astype(case.dtype)
-            exact = x.astype(np.float64) @ weight.astype(np.float64)
-            scale = np.abs(x).astype(np.float64) @ np.abs(weight).astype(np.float64)
-            answer["error"] = float((np.abs(np.asarray(product(x)) - exact) / scale).max() / np.finfo(x.dtype).eps)
+            answer["error"] = worst_error(np.asarray(product(x)), x, weight)
         answer["seconds"] = burst(product, inputs[case], request["seconds"])
         print(json.dumps(answer), flush=True)
+
+
+def worst_error(got: Array, x: Array, weight: Array) -> float:
+    """How far some rows are from the product in float64, in units of the last digit of sums of absolute values."""
+    some = np.unique(np.r_[: min(len(x), 16), max(len(x) - 8, 0) : len(x)])
+    wide = weight.astype(np.float64)
+    exact = x[some].astype(np.float64) @ wide
+    scale = np.abs(x[some]).astype(np.float64) @ np.abs(wide)
+    return float((np.abs(got[some] - exact) / scale).max() / np.finfo(x.dtype).eps)
 
 
 def burst(product: Product, x: Array, seconds: float) -> float:
@@ -293,17 +289,20 @@ def await_quiet(limit: float = 5.0) -> None:
             return
 
 
-def measure(cases: Sequence[Case], systems: Sequence[str], threads: int, rounds: int) -> list[dict[str, Any]]:
-    """Rows of the table for one number of threads."""
+def measure(
+    cases: Sequence[Case], systems: Sequence[str], threads: int, rounds: int, end: float = float("inf")
+) -> Iterator[dict[str, Any]]:
+    """Rows of the table for one number of threads, as they are measured, until `end` (of `time.monotonic`)."""
     peak32 = measured_peak(threads)
     print(f"\n{threads} thread{'s' * (threads > 1)}: peak {peak32:.0f} GFLOP/s in float32, half of it in float64")
     heading = "".join(f"{s[:9]:>10}" for s in systems)
     print(f"{'k x n':<11}{'m':>5}  {'dtype':<8}{'weights':<8}{heading}{'ratio':>8}{'of peak':>9}   GFLOP/s")
-    rows = []
     with tempfile.TemporaryDirectory() as folder:
         servers = [Server(s, threads, folder) for s in systems]
         try:
             for case in cases:
+                if time.monotonic() > end:
+                    return
                 times: dict[str, list[float]] = {s: [] for s in systems}
                 for number in range(rounds + 1):
                     if number == 1 and case.m == cases[0].m:
@@ -314,11 +313,10 @@ def measure(cases: Sequence[Case], systems: Sequence[str], threads: int, rounds:
                             raise SystemExit(f"{server.system}, {case}: wrong by {answer['error']:.0f} units")
                         if number:
                             times[server.system].append(answer["seconds"])
-                rows.append(row(case, threads, times, peak32))
+                yield row(case, threads, times, peak32)
         finally:
             for server in servers:
                 server.close()
-    return rows
 
 
 def row(case: Case, threads: int, times: dict[str, list[float]], peak32: float) -> dict[str, Any]:
@@ -333,6 +331,30 @@ def row(case: Case, threads: int, times: dict[str, list[float]], peak32: float) 
     return {**case._asdict(), "threads": threads, "gflops": speed, "ratio": ratio, "of_peak": share}
 
 
+def print_table(rows: Sequence[dict[str, Any]]) -> None:
+    """The ratios of a file, one table for each number of threads, dtype and kind of weights."""
+    kinds = sorted({(r["threads"], r["dtype"], r["weights"]) for r in rows})
+    for kind in kinds:
+        some = [r for r in rows if (r["threads"], r["dtype"], r["weights"]) == kind]
+        counts = sorted({r["m"] for r in some})
+        found = {((r["k"], r["n"]), r["m"]): r["ratio"] for r in some}
+        print(f"\n{kind[0]} thread{'s' * (kind[0] > 1)}, {kind[1]}, weights {kind[2]}: ratio to the best peer\n")
+        print(f"| k x n | {' | '.join(str(m) for m in counts)} |\n|---|{'---|' * len(counts)}")
+        for size in sorted({(r["k"], r["n"]) for r in some}):
+            cells = (f"{found[size, m]:.2f}" if (size, m) in found else "" for m in counts)
+            print(f"| {size[0]} x {size[1]} | {' | '.join(cells)} |")
+        summarise([r["ratio"] for r in some])
+
+
+def summarise(ratios: Sequence[float]) -> None:
+    """One line about the ratios that there are."""
+    ratios = [r for r in ratios if r == r]
+    if ratios:
+        print(f"\nratio to the best peer: geometric mean {statistics.geometric_mean(ratios):.2f}, worst "
+              f"{min(ratios):.2f}, behind at {sum(r < 1 for r in ratios)} of {len(ratios)} points, by more than 3% at "
+              f"{sum(r < 0.97 for r in ratios)}")  # fmt: skip
+
+
 def main() -> None:
     """Read the arguments, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -345,7 +367,9 @@ def main() -> None:
     parser.add_argument("--weights")
     parser.add_argument("--peers", help="default: those installed")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", help="write the rows to this file too")
+    parser.add_argument("--json", help="keep the rows in this file; points that it has are not measured again")
+    parser.add_argument("--limit", type=float, default=float("inf"), help="seconds after which it ends")
+    parser.add_argument("--table", action="store_true", help="print the ratios of the file, measure nothing")
     options = parser.parse_args()
     if options.serve:
         serve(options.serve)
@@ -363,17 +387,24 @@ def main() -> None:
     peers = [p for p in peers if p != "none" and importlib.util.find_spec(p)]
     cases = [Case(k, n, m, dtype, w) for k, n in sizes for dtype in dtypes for w in weights for m in rows_]
     found: list[dict[str, Any]] = []
+    if options.json and os.path.exists(options.json):
+        with open(options.json, encoding="utf-8") as file:
+            found = json.load(file)
+    if options.table:
+        print_table(found)
+        return
+    known = {(Case(*(r[f] for f in Case._fields)), r["threads"]) for r in found}
+    end, before = time.monotonic() + options.limit, len(found)
     for threads in map(int, options.threads.split(",")):
-        found += measure(cases, ["tiercel", *peers], threads, options.rounds)
-    ratios = [r["ratio"] for r in found if r["ratio"] == r["ratio"]]
-    if ratios:
-        mean = statistics.geometric_mean(ratios)
-        behind = sum(r < 1 for r in ratios)
-        print(f"\nratio to the best peer: geometric mean {mean:.2f}, worst {min(ratios):.2f}, behind at {behind} of "
-              f"{len(ratios)} points")  # fmt: skip
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump(found, file, indent=1)
+        wanted = [c for c in cases if (c, threads) not in known]
+        if not wanted or time.monotonic() > end:
+            continue
+        for line in measure(wanted, ["tiercel", *peers], threads, options.rounds, end):
+            found.append(line)
+            if options.json:
+                with open(options.json, "w", encoding="utf-8") as file:
+                    json.dump(found, file, indent=1)
+    summarise([r["ratio"] for r in found[before:]])
 
 
 if __name__ == "__main__":

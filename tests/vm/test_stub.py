@@ -328,7 +328,7 @@ def test_axes():
 
 
 def test_tensors():
-    offset, _ = stub._slots()[0]
+    offset = stub._slots()[0][0]
     f = give((Op.TYPES, 0, Tensor, Parameter), (Op.SLOT, 1, 0, offset))
     x = np.zeros(3)
     tensor = Tensor(x)
@@ -337,7 +337,7 @@ def test_tensors():
     assert f(parameter) is parameter._array
     assert f(x) is MISS
     assert f(object.__new__(Tensor)) is MISS  # an empty slot
-    wrap = give((Op.WRAP, 1, Tensor, 0, *stub._slots()[0]))
+    wrap = give((Op.WRAP, 1, Tensor, 0, *stub._slots()[0][:2]))
     made = wrap(x)
     assert type(made) is Tensor
     assert made._array is x
@@ -599,7 +599,7 @@ def test_references_stay_flat():
         *((Op.GLOBAL, 1, namespace, "n"), (Op.ATTRIBUTE, 2, 0, "x")),
         *((Op.ARRAY, 2, F32, 2, 0x101, 0), (Op.BIND, 2, 0, 1), (Op.BIND, 2, 1, 2), (Op.EMPTY, 3, F32, 2, 1, 3)),
         *((Op.TAKE, 4, constant), (Op.TUPLE, 5, 4), (Op.TUPLE_ITEM, 5, 0, 3), (Op.TUPLE_ITEM, 5, 1, 4)),
-        *((Op.TUPLE_ITEM, 5, 2, 0), (Op.WRAP, 6, Tensor, 3, *stub._slots()[0]), (Op.TUPLE_ITEM, 5, 3, 6)),
+        *((Op.TUPLE_ITEM, 5, 2, 0), (Op.WRAP, 6, Tensor, 3, *stub._slots()[0][:2]), (Op.TUPLE_ITEM, 5, 3, 6)),
     )
     f = function_of(*rows, (Op.RETURN, 5), arguments=1, values=7, words=4)
     missing = function_of(*rows, (Op.IDENTITY, 0, constant), arguments=1, values=7, words=4)

@@ -634,7 +634,7 @@ class Tiers:
             code=built.code,
             arena=built.arena,
             shared=int(built.frames.shared.ctypes.data),
-            packs=[packs.address for packs in entry.packs],
+            packs=entry.packs,
             classes=variant.classes,
             keep=(built.frames, *built.keep),
         )

@@ -28,7 +28,6 @@ from tiercel.codegen.blob import Mapped
 from tiercel.compiler.abstract import Source
 from tiercel.compiler.environment import Condition
 from tiercel.compiler.interface import (
-    PACK_PADDING,
     Constant,
     GrownArray,
     InputSpec,
@@ -48,9 +47,9 @@ from tiercel.operators.layout import layout_class
 from tiercel.shapes import Dim, DimLike, Symbol
 from tiercel.shapes.dims import Node, Sum
 from tiercel.values.growth import Growing
-from tiercel.values.parameter import frozen_state
 from tiercel.values.tensor import Tensor, adopt, mark_written, view_of
 from tiercel.vm.arrays import make_view
+from tiercel.vm.packs import Packs, packed_bytes
 from tiercel.vm.stub import Table
 
 __all__ = ["MISS", "Entry", "Frames", "make_entry"]
@@ -204,7 +203,7 @@ def fixed_bytes() -> tuple[int, int]:
     entries = list(_entries)
     return (
         sum(getattr(kept, "size_bytes", 0) for entry in entries for kept in entry.keep),
-        sum(packs.nbytes for entry in entries for packs in entry.packs),
+        packed_bytes(),
     )
 
 
@@ -319,47 +318,6 @@ READ_ONLY: Final = "an array that is written is read-only"
 SHARED: Final = "an array that is written shares memory with another argument, or with itself"
 NO_MEMORY: Final = "an arena is not within memory_limit, or there is no memory for it"
 FAILED: Final = "something it looks up is not there"
-
-
-class Packs:
-    """The packed form of one frozen operand: made anew when it is another one, or has been written to.
-
-    The last few are kept, so that several instances of one class do not push one another out.
-    """
-
-    def __init__(self, dtype: str, dims: tuple[int, ...], frames: Frames) -> None:
-        self.dtype, self.dims, self.frames = dtype, dims, frames
-        self.made: dict[int, tuple[weakref.ref[Any], int, np.ndarray[Any, Any]]] = {}
-        self.copied = 0
-
-    def address(self, value: Any, array: np.ndarray[Any, Any]) -> int:
-        """The address of the packed form of `value`, whose elements are `array`."""
-        state = frozen_state(value)
-        if state is None:
-            raise ValueError("an operand that was frozen and no longer is")
-        storage, version = state
-        key = array.ctypes.data
-        found = self.made.get(key)
-        if found is None or found[0]() is not storage or found[1] != version:
-            k, n, row, column, offset = self.dims
-            panels = np.zeros(k * (n + PACK_PADDING) + 16, array.dtype)
-            start = -(panels.ctypes.data // array.itemsize) % (64 // array.itemsize)
-            panels = panels[start:]
-            source = key + offset * array.itemsize
-            self.frames.pack[self.dtype](source, row, column, panels.ctypes.data, n, k)
-            self.copied += panels.nbytes
-            made = dict(list(self.made.items())[-(MAX_PACKS - 1) :])
-            found = made[key] = (weakref.ref(storage), version, panels)
-            self.made = made
-        return int(found[2].ctypes.data)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held."""
-        return sum(panels.nbytes for *_, panels in self.made.values())
-
-
-MAX_PACKS: Final = 64
 
 
 def _whole(x: DimLike) -> int:
@@ -535,10 +493,10 @@ def make_entry(
     for pack in interface.packs:
         spec = interface.inputs[pack.input]
         dims = tuple(_whole(d) for d in (pack.k, pack.n, *pack.strides, pack.offset))
-        packs = Packs(spec.dtype.name, dims, frames)
+        packs = Packs(spec.dtype.name, dims, frames.pack)
         entry.packs.append(packs)
         packed = writer.object(packs, "packed")
-        filled[words[pack.buffer]] = f"{packed}.address({sources.text(spec.source)}, a_{spec.name})"
+        filled[words[pack.buffer]] = f"{packed}.ask({sources.text(spec.source)}, a_{spec.name})"
     del bound
     for write in interface.writes:
         spec = interface.inputs[write.input]

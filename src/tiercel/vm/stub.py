@@ -14,7 +14,7 @@ import contextvars
 import ctypes
 import functools
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import FunctionType
 from typing import Any, Final
 
@@ -61,8 +61,10 @@ from tiercel.shapes import Dim, DimLike, Symbol
 from tiercel.shapes.dims import Node, Sum
 from tiercel.values.growth import Growing
 from tiercel.values.parameter import Parameter
+from tiercel.values.storage import Storage
 from tiercel.values.tensor import Tensor, mark_written, view_of
 from tiercel.vm.arrays import numpy_functions
+from tiercel.vm.packs import Packs
 
 __all__ = ["Table", "make_function", "make_preamble", "make_table", "unusable"]
 
@@ -127,16 +129,21 @@ def _offsets_differ() -> str | None:
 
 
 @functools.cache
-def _slots() -> tuple[tuple[int, int], str | None]:
-    """The offsets of the array and the storage in a Tensor."""
+def _slots() -> tuple[tuple[int, int, int], str | None]:
+    """The offsets of the array and the storage in a Tensor, and of the version in a storage."""
     tensor: Any = object.__new__(Tensor)
-    contents = (np.zeros(2), object())
+    storage: Any = object.__new__(Storage)
+    contents = (np.zeros(2), storage)
     tensor._array, tensor._storage = contents
-    words = list((ctypes.c_size_t * (Tensor.__basicsize__ // 8)).from_address(id(tensor)))
-    found = [[8 * i for i, word in enumerate(words) if word == id(content)] for content in contents]
-    if any(len(places) != 1 for places in found):
-        return (0, 0), "the slots of Tensor are not where slots are"
-    return (found[0][0], found[1][0]), None
+    storage.version = mark = object()
+    found: list[int] = []
+    for holder, content in ((tensor, contents[0]), (tensor, storage), (storage, mark)):
+        words = list((ctypes.c_size_t * (type(holder).__basicsize__ // 8)).from_address(id(holder)))
+        places = [8 * i for i, word in enumerate(words) if word == id(content)]
+        if len(places) != 1:
+            return (0, 0, 0), f"the slots of {type(holder).__name__} are not where slots are"
+        found += places
+    return (found[0], found[1], found[2]), None
 
 
 @functools.cache
@@ -425,7 +432,7 @@ def make_table(
     code: int,
     arena: int,
     shared: int,
-    packs: Sequence[Callable[[Any, Any], int]] = (),
+    packs: Sequence[Packs] = (),
     classes: Sequence[type] = (),
     keep: tuple[Any, ...],
 ) -> Table | str:
@@ -436,8 +443,7 @@ def make_table(
         arguments: how many arguments a call has.
         function: the loop nest, for the amount of work.
         shared: address of three words: thread pool, threads, whether a pool was made.
-        packs: give the address of the packed form of an operand, from its value and its array, in the order of
-            `Interface.packs`.
+        packs: of the operands that are packed, in the order of `Interface.packs`.
         classes: named tuples that results are made of.
 
     Returns:
@@ -464,7 +470,7 @@ def _table(
     words: Mapping[str, int],
     frame_size: int,
     addresses: tuple[int, int, int],
-    packs: Sequence[Callable[[Any, Any], int]],
+    packs: Sequence[Packs],
     classes: Sequence[type],
     keep: tuple[Any, ...],
 ) -> Table:
@@ -490,9 +496,13 @@ def _table(
     t.add(Op.SHARED, shared)
     if len(packs) != len(interface.packs):
         raise Unsupported("a packed operand")
-    for pack, ask in zip(interface.packs, packs, strict=True):
-        value = t.source(interface.inputs[pack.input].source)
-        t.add(Op.ASK, words[pack.buffer], t.object(ask), value, arrays[pack.input])
+    for pack, packed in zip(interface.packs, packs, strict=True):
+        spec = interface.inputs[pack.input]
+        _, storage, version = _slots()[0]
+        offsets = 0 if spec.wrapper == "ndarray" else storage << 16 | version
+        records = int(packed.records.ctypes.data)
+        t.keep.append(packed)
+        t.add(Op.PACKED, words[pack.buffer], records, t.source(spec.source), arrays[pack.input], offsets)
     try:
         work = t.work(work_of(function.body, {v.name for v in function.sizes}), words)
     except (Unsupported, KeyError):
@@ -688,7 +698,7 @@ def _make_one(
             if recipe.wrapper == "ndarray":
                 return array
             value = t.value()
-            t.add(Op.WRAP, value, t.object(Tensor), array, *_slots()[0])
+            t.add(Op.WRAP, value, t.object(Tensor), array, *_slots()[0][:2])
             return value
         case ViewOf():
             base = recipe.base

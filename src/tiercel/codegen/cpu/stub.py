@@ -34,6 +34,7 @@ __all__ = [
     "MAX_VALUES",
     "MAX_WORDS",
     "OFFSETS",
+    "PACK_RECORDS",
     "ROW",
     "SAMPLE",
     "SAMPLE_QUICK",
@@ -42,6 +43,7 @@ __all__ = [
     "Head",
     "Header",
     "Op",
+    "record_number",
     "stub_text",
 ]
 
@@ -72,6 +74,9 @@ C_CONTIGUOUS: Final = 1
 F_CONTIGUOUS: Final = 2
 ALIGNED: Final = 0x100
 WRITEABLE: Final = 0x400
+OWNS: Final = 4
+PACK_RECORDS: Final = 8
+"""Records in which the packed form of one operand is looked up, see `vm.packs`."""
 FORTRAN: Final = 1 << 32
 """Added to the rank of an array that is to be made in Fortran's order."""
 
@@ -166,6 +171,7 @@ class Op(IntEnum):
     LIST = 45  # v n
     LIST_ITEM = 46  # v n v
     WRAP = 47  # v o v n n: made: object of a class, with the value and None in the slots at two byte offsets
+    PACKED = 56  # w n v v n: address of records; offsets of storage << 16 | version, 0 for ndarrays: where it is packed
     ASK = 48  # w o v v: an int that an object gives for two values
     CALL = 49  # v o v: made: what an object gives for a value
     FLAGS = 50  # v n: an array with these flags
@@ -414,16 +420,9 @@ def _inputs(t: _Text, op: Op) -> bool:
             t.call("void", "PyArray_ScalarAsCtype", f"ptr {t.value(t.field(1))}", f"ptr {place}")
             t.next()
         case Op.ASK:
-            pair = t.element("ptr", "%pair", "1")
-            t.put(f"store ptr {t.value(t.field(3))}, ptr %pair, align 8")
-            t.put(f"store ptr {t.value(t.field(4))}, ptr {pair}, align 8")
-            got = t.call("ptr", "PyObject_Vectorcall", f"ptr {t.field(2, 'ptr')}", "ptr %pair", "i64 2", "ptr null")
-            t.require(t.compare("ne", "ptr", got, "null"), "error")
-            number = t.call("i64", "PyLong_AsLongLongAndOverflow", f"ptr {got}", "ptr %place")
-            t.call("void", "Py_DecRef", f"ptr {got}")
-            t.require(t.compare("ne", "i64", number, "-1"), "error")  # no address is -1
-            t.write(t.field(1), number)
-            t.next()
+            _ask(t, t.field(2, "ptr"))
+        case Op.PACKED:
+            _packed(t)
         case Op.SHARED:
             shared = t.field(1, "ptr")
             t.require(t.compare("ne", "i64", t.load("i64", shared, 16), "0"))
@@ -433,6 +432,54 @@ def _inputs(t: _Text, op: Op) -> bool:
         case _:
             return False
     return True
+
+
+def _ask(t: _Text, asked: str) -> None:
+    """Call an object with the two values of fields 3 and 4, and write the int it gives into the word of field 1."""
+    pair = t.element("ptr", "%pair", "1")
+    t.put(f"store ptr {t.value(t.field(3))}, ptr %pair, align 8")
+    t.put(f"store ptr {t.value(t.field(4))}, ptr {pair}, align 8")
+    got = t.call("ptr", "PyObject_Vectorcall", f"ptr {asked}", "ptr %pair", "i64 2", "ptr null")
+    t.require(t.compare("ne", "ptr", got, "null"), "error")
+    number = t.call("i64", "PyLong_AsLongLongAndOverflow", f"ptr {got}", "ptr %place")
+    t.call("void", "Py_DecRef", f"ptr {got}")
+    t.require(t.compare("ne", "i64", number, "-1"), "error")  # no address is -1
+    t.write(t.field(1), number)
+    t.next()
+
+
+def record_number(data: int) -> int:
+    """Which record the packed form of elements at this address has."""
+    return ((data >> 6) ^ (data >> 13)) % PACK_RECORDS
+
+
+def _packed(t: _Text) -> None:
+    """Look the packed form up in the records of an operand; ask where it is not there."""
+    records, value, array, offsets = t.field(2, "ptr"), t.value(t.field(3)), t.value(t.field(4)), t.field(5)
+    data = t.load("i64", array, OFFSETS["data"], "data")
+    mixed = t.set("mixed", f"xor i64 {t.set('low', f'lshr i64 {data}, 6')}, {t.set('high', f'lshr i64 {data}, 13')}")
+    number = t.set("number", f"and i64 {mixed}, {PACK_RECORDS - 1}")
+    place = t.set("place", f"add i64 {t.set('words', f'mul i64 {number}, 4')}, 4")
+    record = t.element("i64", records, place)
+    plain = t.compare("eq", "i64", offsets, "0")
+    t.require(t.compare("eq", "i64", t.load("i64", record, 16), data), "packed.ask")
+    t.put(f"br i1 {plain}, label %packed.array, label %packed.tensor")
+    t.label("packed.array")
+    flags = t.set("flags", f"and i32 {t.load('i32', value, OFFSETS['flags'], align=4)}, {OWNS | WRITEABLE}")
+    t.require(t.compare("eq", "i32", flags, str(OWNS)), "packed.ask")
+    t.require(t.compare("eq", "ptr", t.load("ptr", record), value), "packed.ask")
+    t.put("br label %packed.found")
+    t.label("packed.tensor")
+    storage = t.load("ptr", value, t.set("slot", f"lshr i64 {offsets}, 16"))
+    t.require(t.compare("eq", "ptr", t.load("ptr", record), storage), "packed.ask")
+    version = t.load("ptr", storage, t.set("slot", f"and i64 {offsets}, 65535"))
+    t.require(t.compare("eq", "ptr", t.load("ptr", record, 8), version), "packed.ask")
+    t.put("br label %packed.found")
+    t.label("packed.found")
+    t.write(t.field(1), t.load("i64", record, 24))
+    t.next()
+    t.label("packed.ask")
+    _ask(t, t.load("ptr", records))
 
 
 def _sizes(t: _Text, op: Op) -> bool:

@@ -31,7 +31,7 @@ from tiercel.codegen.cpu.names import gemm_names as names
 from tiercel.codegen.cpu.pack import pack_text
 from tiercel.codegen.cpu.target import Target
 from tiercel.codegen.cpu.text import REGISTER_TYPE
-from tiercel.codegen.cpu.tile import panel_columns, tile_name, tile_shape, tile_text, wide_panels
+from tiercel.codegen.cpu.tile import STREAMED_ROWS, panel_columns, tile_name, tile_shape, tile_text, wide_panels
 from tiercel.dtypes import DType
 
 K_BLOCK = 512
@@ -162,7 +162,7 @@ def _driver(dtype: DType, target: Target, *, packed: bool) -> str:
     edges = []
     for r in range(1, rows + 1):
         lines.append(f"rows.{r}:")
-        panels = wide_panels(r)
+        panels, stream = wide_panels(r), packed and r <= STREAMED_ROWS
         if panels > 1:
             # several panels at once only when these are all the rows: the panel loop then steps over them
             lines += [
@@ -172,12 +172,12 @@ def _driver(dtype: DType, target: Target, *, packed: bool) -> str:
                 f"  %wide.{r} = and i1 %fits.{r}, %spread",
                 f"  br i1 %wide.{r}, label %wide.rows.{r}, label %narrow.rows.{r}",
                 f"wide.rows.{r}:",
-                f"  call void @{tile_name(dtype, r, panels)}({arguments})",
+                f"  call void @{tile_name(dtype, r, panels, stream=stream)}({arguments})",
                 "  br label %tile.next",
                 f"narrow.rows.{r}:",
             ]
             edges.append(f"[ {panels}, %wide.rows.{r} ]")
-        lines += [f"  call void @{tile_name(dtype, r, 1)}({arguments})", "  br label %tile.next"]
+        lines += [f"  call void @{tile_name(dtype, r, 1, stream=stream)}({arguments})", "  br label %tile.next"]
         edges.append(f"[ 1, %{'narrow.' if panels > 1 else ''}rows.{r} ]")
     lines += [
         "tile.next:",
@@ -224,6 +224,8 @@ def emit_gemm(dtype: DType, target: Target) -> tuple[list[str], list[str]]:
     rows = tile_shape(target)[0]
     functions = [tile_text(dtype, target, r) for r in range(1, rows + 1)]
     functions += [tile_text(dtype, target, r, wide_panels(r)) for r in (1, 2)]
+    streamed = {(r, panels) for r in range(1, STREAMED_ROWS + 1) for panels in (1, wide_panels(r))}
+    functions += [tile_text(dtype, target, r, panels, stream=True) for r, panels in sorted(streamed)]
     functions.append(tile_text(dtype, target, rows, copy=True))
     functions += [_driver(dtype, target, packed=False), _driver(dtype, target, packed=True)]
     _, _, pack, vector_name = names(dtype)

@@ -291,10 +291,10 @@ def test_nothing_to_move_is_the_same_region():
 def test_a_slice_that_may_be_out_of_bounds_is_checked_in_its_pass():
     def f(x, h, w, n):
         for t in range(n):
-            h = np.tanh(x[:, t] @ w + h)
+            h = np.tanh(x[:, 2 * t] @ w + h)
         return h + 0
 
-    given_ = (random(2, 6, 3), random(2, 4), random(3, 4), 4)
+    given_ = (random(2, 6, 3), random(2, 4), random(3, 4), 3)
     compiled = Compiled(f, *given_)
     assert loop_of(compiled).ahead is None
     np.testing.assert_allclose(compiled(*given_), f(*given_), rtol=1e-5)

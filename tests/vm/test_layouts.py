@@ -131,3 +131,18 @@ def test_a_reshape_that_may_copy_has_a_base_of_the_new_shape():
     assert compiled.__tiercel__.tiers.compiled_calls
     assert not found.flags.owndata
     assert (found.base.shape, f(floats(4, 6)).base.shape) == ((24,), (6, 4))
+
+
+def new_axes_between(x, y):
+    return x[:, None, :] * y[None], x[:, 0, None] + y, np.exp(x[..., None]) * y[0], y[::-1, None] * x[:, None, ::-1]
+
+
+@pytest.mark.parametrize("name", ["C", "cut", "steps", "backwards"])
+def test_new_axes_and_steps_have_an_order(name):
+    compiled = jitted(new_axes_between)
+    for n, m in ((4, 6), (4, 6), (4, 6), (7, 5), (1, 3), (3, 1)):
+        given = Arguments((CUTS[name](n, m), CUTS[name](n, m)))
+        expected = observe(new_axes_between, copy_arguments(given))
+        found = differences(expected, observe(compiled, copy_arguments(given)), tolerance=64.0)
+        assert [d for d in found if not same_but_for_strides(d, expected.result)] == [], (n, m)
+    assert compiled.__tiercel__.tiers.compiled_calls, compiled.explain()

@@ -60,6 +60,11 @@ class BeforePasses:
                     places.append((value, local))
         return places
 
+    def emit_outside(self, condition: Expr) -> None:
+        """What all passes need, computed in front of the loop where `condition` holds: that there is a pass."""
+        assert self.loop.once is not None
+        self._run(condition, self.loop.once, self.once, [])
+
     def emit(self) -> None:
         """The statements at the start of a pass."""
         loop, state = self.loop, self.state

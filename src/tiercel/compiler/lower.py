@@ -58,6 +58,7 @@ from tiercel.compiler.memory import Memory, c_strides, f_strides, view_buffer
 from tiercel.compiler.movement import movement
 from tiercel.compiler.nests import Nests
 from tiercel.compiler.passes import prepare
+from tiercel.compiler.recurrence import lower_recurrence
 from tiercel.compiler.results import Results, scalar_kind
 from tiercel.dtypes import DType, WeakComplex, WeakFloat, WeakInt, as_dtype, result_type
 from tiercel.loops.form import (
@@ -488,6 +489,8 @@ class Lowerer:
             self.trips[index] = trip
             if loop.index is not None:
                 self.scalars[loop.index] = Var(index.name)
+            if lower_recurrence(self, loop, index, trip):
+                return
             last: DimLike = trip % 2
         else:
             parity_name = self.fresh("parity")
@@ -499,7 +502,7 @@ class Lowerer:
         for carried in loop.carried:
             type_ = carried.inside.type
             if isinstance(type_, ArrayType) and type_.rank > 0:
-                self._check_shape(carried.initial, carried.inside, carried.next, loop)
+                self.check_shape(carried.initial, carried.inside, carried.next, loop)
                 if carried.in_place:
                     here = replace(self.place(carried.initial), shape=type_.shape)
                     self.memory[carried.inside] = self.memory[carried.after] = here
@@ -586,7 +589,8 @@ class Lowerer:
             return type_.value
         return Symbol(self.fresh((loop.index.name if loop.index else "") or "t"), "scalar")
 
-    def _check_shape(self, initial: Value, inside: Value, following: Value, loop: Loop) -> None:
+    def check_shape(self, initial: Value, inside: Value, following: Value, loop: Loop) -> None:
+        """Refuse an array that is carried in another dtype or size than it begins with."""
         shapes = []
         for value in (initial, inside, following):
             if not isinstance(value.type, ArrayType):

@@ -80,8 +80,10 @@ def element_statements(
     writes: dict[Value, list[Access]],
     index: tuple[Expr, ...],
     known: dict[Value, Expr],
+    *,
+    first: Sequence[Value] = (),
 ) -> list[Stmt]:
-    """The statements that compute elementwise nodes at `index`."""
+    """The statements that compute elementwise nodes at `index`; operands that they write are read `first`."""
     stmts: list[Stmt] = []
 
     def operand(value: Value) -> Expr:
@@ -96,6 +98,8 @@ def element_statements(
             return known[value]
         return state.scalar(value)
 
+    for value in first:
+        operand(value)
     for node in nodes:
         expression = state.combine(node, operand)
         name = state.fresh(node.outputs[0].name or "v")

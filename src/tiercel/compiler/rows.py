@@ -7,7 +7,7 @@ ones computed again. The outer axes are merged and parallel, the row is a vector
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -63,7 +63,7 @@ def lower_rows(state: Lowerer, group: Group) -> None:
         if _read_by_full(group, value):
             reads[value] = Access(memory, state.nests.strides_over(memory, domain, origin))
         if _read_by_row(group, value):
-            row_reads[value] = Access(memory, _row_strides(state, memory, outer, origin))
+            row_reads[value] = Access(memory, row_strides(state, memory, outer, origin))
     writes: dict[Value, list[Access]] = {}
     row_writes: dict[Value, list[Access]] = {}
     for node in group.nodes:
@@ -73,7 +73,7 @@ def lower_rows(state: Lowerer, group: Group) -> None:
         if value in group.full:
             writes[value] = [Access(m, m.strides) for m in state.destinations(value)]
         elif isinstance(value.type, ArrayType):
-            row_writes[value] = [Access(m, _row_strides(state, m, outer, origin)) for m in state.destinations(value)]
+            row_writes[value] = [Access(m, row_strides(state, m, outer, origin)) for m in state.destinations(value)]
     full = [*reads.values(), *(a for many in writes.values() for a in many)]
     rows = [*row_reads.values(), *(a for many in row_writes.values() for a in many)]
     # merge the outer axes only: all accesses without their last stride
@@ -94,7 +94,7 @@ def lower_rows(state: Lowerer, group: Group) -> None:
         if is_row_reduction(node) and node.operator in ("max", "min") and not node.attributes.get("initial"):
             some = Compare("gt", dim_expression(domain[-1]), Const(0, INDEX))
             state.require(some, node.origin)
-    body = _RowBody(state, group, reads, row_reads, writes, row_writes)
+    body = RowBody(state, group, reads, row_reads, writes, row_writes)
     state.nests.over(dims, body.run)
 
 
@@ -106,7 +106,7 @@ def _read_by_row(group: Group, value: Value) -> bool:
     return any(value in n.inputs and n.outputs[0] in group.row and not is_row_reduction(n) for n in group.nodes)
 
 
-def _row_strides(state: Lowerer, memory: Memory, outer: Shape, origin: int) -> Shape:
+def row_strides(state: Lowerer, memory: Memory, outer: Shape, origin: int) -> Shape:
     """Strides over the outer axes of something of shape [..., 1], [...] or broadcast to them."""
     shape, strides = memory.shape, memory.strides
     if len(shape) == len(outer) + 1:
@@ -114,8 +114,13 @@ def _row_strides(state: Lowerer, memory: Memory, outer: Shape, origin: int) -> S
     return state.nests.strides_over(replace(memory, shape=shape, strides=strides), outer, origin)
 
 
-class _RowBody:
-    """The passes over one row of a group with row values."""
+class RowBody:
+    """The passes over one row of a group with row values.
+
+    Attributes:
+        axis: kind of the loops over the row: "serial" where neighbouring rows are the lanes of a vector already.
+        first: operands that are written in the same pass over the row as they are read: they are read first.
+    """
 
     def __init__(
         self,
@@ -125,8 +130,11 @@ class _RowBody:
         row_reads: dict[Value, Access],
         writes: dict[Value, list[Access]],
         row_writes: dict[Value, list[Access]],
+        *,
+        axis: str = "vector",
+        first: Sequence[Value] = (),
     ) -> None:
-        self.state, self.group = state, group
+        self.state, self.group, self.axis, self.first = state, group, axis, first
         self.reads, self.row_reads, self.writes, self.row_writes = reads, row_reads, writes, row_writes
         self.maker = {n.outputs[0]: n for n in group.nodes}
         self.level: dict[Value, int] = {}
@@ -136,6 +144,13 @@ class _RowBody:
         self.row_values: dict[Value, Expr] = {}
         self.scratch: dict[Value, Buffer] = {}
 
+    @property
+    def passes(self) -> int:
+        """How often the row is gone over."""
+        return 1 + max(
+            self.pass_of(n) for n in self.group.nodes if n.outputs[0] in self.group.full or is_row_reduction(n)
+        )
+
     def pass_of(self, node: Node) -> int:
         """The pass over the row in which a full member or a reduction is computed."""
         return self.level[node.outputs[0]] - (1 if is_row_reduction(node) else 0)
@@ -143,8 +158,8 @@ class _RowBody:
     def run(self, outer: tuple[Expr, ...]) -> None:
         """Make the statements of one row."""
         state, group = self.state, self.group
-        passes = 1 + max(self.pass_of(n) for n in group.nodes if n.outputs[0] in group.full or is_row_reduction(n))
-        for value in self._kept():
+        passes = self.passes
+        for value in self.kept():
             dtype = value.type.dtype  # type: ignore[attr-defined]
             self.scratch[value] = Buffer(
                 state.fresh(f"{value.name or 'kept'}_row"), dtype, (dim_expression(group.domain[-1]),), space="arena"
@@ -162,7 +177,7 @@ class _RowBody:
             if not outer and not isinstance(value.type, ArrayType):
                 state.scalars[value] = expression
 
-    def _kept(self) -> list[Value]:
+    def kept(self) -> list[Value]:
         """Costly full values used in a later pass that have no destination to be read from again."""
         found = []
         for node in self.group.nodes:
@@ -207,7 +222,7 @@ class _RowBody:
                 name = state.fresh(node.outputs[0].name or "fold")
                 state.emit(Local(name, Const(identity_of(REDUCTIONS[node.operator], dtype), dtype)))
                 reductions.append((node, name, dtype))
-        divisors = self._divisors(number)
+        divisors = self._divisors(number) if self.axis == "vector" else []
         if divisors:
             # a product takes a tenth of the time of a division; where 1 / divisor is no ordinary number it is divided
             usable: Expr | None = None
@@ -230,7 +245,7 @@ class _RowBody:
                 self._loop(outer, number, reductions, {}, "vector" if reductions else "serial")
             state.emit(If(usable, Block(tuple(quick)), Block(tuple(slow))))
         else:
-            self._loop(outer, number, reductions, {})
+            self._loop(outer, number, reductions, {}, self.axis)
         for node, name, dtype in reductions:
             value = node.outputs[0]
             self.row_values[value] = cast(Var(name, dtype), value.type.dtype)  # type: ignore[attr-defined]
@@ -280,6 +295,8 @@ class _RowBody:
             known[value] = Var(name, expression.dtype)
             return known[value]
 
+        for value in self.first:
+            operand(value)
         for node in group.nodes:
             value = node.outputs[0]
             if node in names:

@@ -13,13 +13,13 @@ from tiercel.operators.layout import Layout
 
 def indexed_layout(layout: Layout, key: tuple[Any, ...], rank: int) -> Layout:
     """The layout of a view by basic indexing: kept axes stay in their order, the dense ones end at the first cut."""
+    if any(k is None for k in key):
+        found = indexed_layout(layout, tuple(k for k in key if k is not None), rank)
+        for axis in new_axes(key, rank):
+            found = found.insert(axis)
+        return found
     if layout.order is None:
         return Layout.unknown()
-    if any(k is None for k in key):
-        # an axis of size 1 changes nothing about a contiguous block
-        plain = indexed_layout(layout, tuple(k for k in key if k is not None), rank)
-        extra = sum(k is None for k in key)
-        return Layout.c(plain_rank(key, rank) + extra) if plain.is_c else Layout.unknown()
     parts: list[Any] = []
     for part in key:
         if part is Ellipsis:
@@ -29,7 +29,7 @@ def indexed_layout(layout: Layout, key: tuple[Any, ...], rank: int) -> Layout:
     kept = [axis for axis, part in enumerate(parts) if isinstance(part, slice)]
     order = tuple(kept.index(axis) for axis in layout.order if axis in kept)
     if any(isinstance(p, slice) and p.step not in (None, 1) for p in parts):
-        return Layout(order, 0) if all((p.step or 1) > 0 for p in parts if isinstance(p, slice)) else Layout.unknown()
+        return Layout(order, 0)  # iterations go by the size of strides, whatever their sign
     packed = 0
     for axis in reversed(layout.order[rank - layout.packed :]):
         if parts[axis] == slice(None):
@@ -41,6 +41,15 @@ def indexed_layout(layout: Layout, key: tuple[Any, ...], rank: int) -> Layout:
     return Layout(order, min(packed, len(order)))
 
 
-def plain_rank(key: tuple[Any, ...], rank: int) -> int:
-    """The rank of `x[key]` without the new axes of the key."""
-    return rank - sum(k is not None and k is not Ellipsis and not isinstance(k, slice) for k in key)
+def new_axes(key: tuple[Any, ...], rank: int) -> list[int]:
+    """The axes of `x[key]` that the key makes, ascending."""
+    found, axis = [], 0
+    for part in key:
+        if part is None:
+            found.append(axis)
+            axis += 1
+        elif part is Ellipsis:
+            axis += rank - sum(k is not None and k is not Ellipsis for k in key)
+        else:
+            axis += isinstance(part, slice)
+    return found

@@ -20,7 +20,7 @@ from tiercel.compiler.graph import Branch, Carried, Collected, Graph, Loop, Merg
 from tiercel.compiler.trace.branches import Branches
 from tiercel.compiler.trace.scalars import Counted, counter
 from tiercel.compiler.trace.sharing import Sharing
-from tiercel.compiler.trace.state import MAX_UNROLL, Entered, LoopLeft, LoopTest, Outcome, State
+from tiercel.compiler.trace.state import MAX_UNROLL, Counting, Entered, LoopLeft, LoopTest, Outcome, State
 from tiercel.operators.layout import Layout
 from tiercel.operators.types import ArrayType, NpScalarType, PyBoolType, PyComplexType, PyFloatType, PyIntType, Type
 from tiercel.shapes import DimLike, Symbol, symbols_of
@@ -58,6 +58,10 @@ class Loops(Branches):
         self.loops = []
         self.loop_depth += 1
         self.nesting += 1
+        outside: list[Step] = []
+        own_symbol = counter(index)
+        assert isinstance(own_symbol, Symbol)
+        self.trace.counters[own_symbol] = Counting(length, self.nesting, facts, outside)
         for _ in range(MAX_WALKS):
             self.state, values = self.enter_loop(before, inside, sharing, collecting=True)
             self.loops = [(at, end)]
@@ -68,7 +72,7 @@ class Loops(Branches):
                 stays, target = self.pass_through(at + 1, at, end)
             if target is not None:
                 if target != ins.exit:
-                    own = symbols_of(counter(index))
+                    own = frozenset((own_symbol,))
                     escaping |= self.let_out((before, at_start), candidates, named, (at, target), own)
                 test = LoopTest(going, at + 1, target)
                 with self.trace.collecting() as joined:
@@ -81,6 +85,8 @@ class Loops(Branches):
         else:
             raise Untraceable("a loop whose carried values change their types")
         self.trace.facts = facts
+        del self.trace.counters[own_symbol]
+        self.trace.steps.extend(outside)
         self.loop_depth -= 1
         self.nesting -= 1
         self.loops = saved

@@ -124,6 +124,23 @@ class Condition:
     parts: tuple[tuple[str, DimLike, DimLike], ...]
 
 
+@dataclass(slots=True)
+class Counting:
+    """A counted loop whose body is being walked.
+
+    Attributes:
+        trip: how many passes there are.
+        nesting: of the frame, in a pass of the loop but in no arm or loop inside it.
+        facts: what is known outside.
+        before: guards to be made in front of the loop.
+    """
+
+    trip: DimLike
+    nesting: int
+    facts: Facts
+    before: list[Step]
+
+
 class Trace:
     """The graph under construction, shared by all functions walked."""
 
@@ -153,6 +170,7 @@ class Trace:
         self.pairs: list[tuple[DimLike, DimLike]] = []
         self.classes_at: dict[Source, Source] = {}  # class methods by where they are found: where their class is
         self.conditions: dict[Value, Condition] = {}  # bools that depend on sizes only
+        self.counters: dict[Symbol, Counting] = {}  # counters of the loops around
         self.volatile: set[str] = set()  # symbols that change from entry to entry: nothing is assumed of them
 
     def symbol(self, name: str, size: int, kind: str = "input") -> DimLike:

@@ -19,6 +19,7 @@ from tiercel.compiler.trace.layouts import indexed_layout
 from tiercel.compiler.trace.operators import Operators
 from tiercel.compiler.trace.state import BOOL, MAX_UNROLL
 from tiercel.dtypes import DType
+from tiercel.errors import TiercelError
 from tiercel.operators import Bound, get
 from tiercel.operators.types import (
     ArrayType,
@@ -33,7 +34,7 @@ from tiercel.operators.types import (
     TupleType,
     Type,
 )
-from tiercel.shapes import DimLike, slice_dim
+from tiercel.shapes import Dim, DimLike, Range, evaluate, slice_dim, symbols_of
 
 
 def _key_type(part: Any) -> Type:
@@ -164,8 +165,41 @@ class Views(Operators):
                 size = type_.shape[axis]
                 if isinstance(part, int) and isinstance(size, int) and not -size <= part < size:
                     raise Untraceable(f"index {part} is out of bounds for a dimension of {size}")
+                if isinstance(part, Dim):
+                    self.within_passes(part, size)
                 axis += 1
         return tuple(shape)
+
+    def within_passes(self, place: Dim, size: DimLike) -> None:
+        """A place that moves by one from pass to pass: that all passes are within bounds is asked before the loop.
+
+        It is only where every pass comes to this place, and where it is so for the arguments at hand. Else the
+        place is looked at in each pass.
+        """
+        trace = self.trace
+        for symbol in symbols_of(place):
+            counting = trace.counters.get(symbol)
+            if counting is None or counting.nesting != self.nesting or not trace.speculate:
+                continue
+            first = place - symbol
+            end = first + counting.trip
+            if symbol in symbols_of(first) or trace.facts.less_equal(end, size) is not None:
+                return
+            try:
+                low, high, most = (evaluate(d, trace.sample) for d in (first, end, size))
+            except (TiercelError, ZeroDivisionError):
+                return
+            if low < 0 or high > most or isinstance(size - end, int):
+                return
+            with trace.collecting() as made:
+                self.guard(
+                    self.scalar_node("less_equal", self.size_value(end), self.size_value(size)),
+                    "a loop that goes beyond the end of an array",
+                )
+            counting.before.extend(made)
+            for facts in (trace.facts, counting.facts):
+                facts.set_range(size - end, Range(0, None))
+            return
 
     def set_item(self, x: Value, key: Abstract, value: Abstract) -> None:
         """`x[key] = value`: a new value with the selection replaced, which x is from now on."""

@@ -13,8 +13,9 @@ is added to c. Nothing beyond the operands is read, nothing beyond (m, n) of c w
 Blocks of `K_BLOCK` rows of b, in them panels of columns, in them tiles of rows of a. Where b is not packed, a panel of
 a block is read in place by a single tile of rows; with more rows the first tile copies it to `scratch` as it goes, and
 the others read it there (96 KiB, so in the second-level cache, and in few pages). A panel whose rows are not
-contiguous is packed into `scratch` first. For the last, partial panel the tiles begin further to the left and do not
-write what is there already; it is packed where there is nothing to the left.
+contiguous is packed into `scratch` first. For the last, partial panel there are narrower tiles of whole vectors; where
+it is not packed they begin further to the left and do not write what is there already; it is packed where there is
+nothing to the left.
 
 Except in `gemm.vector`, every element is summed in the order of k within blocks of `K_BLOCK` rows, then the blocks: the
 order depends on nothing else, so a row has the same bits in every batch, tile and thread count, packed or not.
@@ -59,9 +60,10 @@ def _driver(dtype: DType, target: Target, *, packed: bool) -> str:
         f"ptr noalias %a, i64 %a_row, i64 %a_col, {operand}, ptr noalias %c, i64 %c_row, i64 %m, i64 %n, i64 %k, "
         f"i1 %accumulate{'' if packed else ', ptr noalias %scratch, i64 %before'}"
     )
-    common = "ptr %c.tile, i64 %c_row, i64 %k.few, i64 %first, i64 %n.last, i1 %adding"
+    lanes, width = columns // tile_shape(target)[1], tile_shape(target)[1]
+    common = "ptr %c.tile, i64 %c_row, i64 %k.few, i64 %begin, i64 %n.end.now, i1 %adding"
     place = "ptr %a.tile, i64 %a_row, i64 %a_col"
-    arguments = f"{place}, ptr %b.now, i64 %b.step, i64 %b.distance, {common}"
+    arguments = f"{place}, ptr %b.from, i64 %b.step, i64 %b.distance, {common}"
     lines = [
         f"define void @{packed_name if packed else plain_name}({parameters}) {{",
         "entry:",
@@ -143,7 +145,21 @@ def _driver(dtype: DType, target: Target, *, packed: bool) -> str:
             # several panels at once: only in place, where they lie side by side
             f"  %b.distance = phi i64 [ 0, %turn ], [ {columns}, %in.place ], [ 0, %copy ]",
         ]
+    # a panel of which a few vectors are used: the first ones, or the last ones where it begins further to the left
+    lines += ["  %used = sub i64 %n.last, %first"]
+    skipped = "0"
+    for v in range(width - 1, 0, -1):
+        lines += [
+            f"  %few.{v} = icmp sle i64 %used, {v * lanes}",
+            f"  %skipped.{v} = select i1 %few.{v}, i64 {(width - v) * lanes}, i64 {skipped}",
+        ]
+        skipped = f"%skipped.{v}"
     lines += [
+        "  %moved = icmp ne i64 %first, 0",
+        f"  %skip = select i1 %moved, i64 {skipped}, i64 0",
+        f"  %b.from = getelementptr {element}, ptr %b.now, i64 %skip",
+        "  %begin = sub i64 %first, %skip",
+        "  %n.end.now = sub i64 %n.last, %skip",
         "  %spread = icmp ne i64 %b.distance, 0",
         "  br label %tile",
         "tile:",
@@ -153,7 +169,7 @@ def _driver(dtype: DType, target: Target, *, packed: bool) -> str:
         f"  %a.tile = getelementptr {element}, ptr %a.block, i64 %a.row.off",
         "  %c.row.off = mul i64 %m0, %c_row",
         "  %c.right = add i64 %c.row.off, %n0",
-        "  %c.off = sub i64 %c.right, %first",
+        "  %c.off = sub i64 %c.right, %begin",
         f"  %c.tile = getelementptr {element}, ptr %c, i64 %c.off",
         f"  switch i64 %m.left, label %rows.{rows} [",
         *(f"    i64 {r}, label %rows.{r}" for r in range(1, rows)),
@@ -177,8 +193,19 @@ def _driver(dtype: DType, target: Target, *, packed: bool) -> str:
                 f"narrow.rows.{r}:",
             ]
             edges.append(f"[ {panels}, %wide.rows.{r} ]")
-        lines += [f"  call void @{tile_name(dtype, r, 1, stream=stream)}({arguments})", "  br label %tile.next"]
-        edges.append(f"[ 1, %{'narrow.' if panels > 1 else ''}rows.{r} ]")
+        for v in range(width - 1, 0, -1):
+            whole = v == width - 1
+            name = tile_name(dtype, r, 1, stream=stream and whole, narrow=0 if whole else v + 1)
+            lines += [
+                f"  br i1 %few.{v}, label %few.{v}.rows.{r}, label %more.{v}.rows.{r}",
+                f"more.{v}.rows.{r}:",
+                f"  call void @{name}({arguments})",
+                "  br label %tile.next",
+                f"few.{v}.rows.{r}:",
+            ]
+            edges.append(f"[ 1, %more.{v}.rows.{r} ]")
+        lines += [f"  call void @{tile_name(dtype, r, 1, narrow=1)}({arguments})", "  br label %tile.next"]
+        edges.append(f"[ 1, %few.1.rows.{r} ]")
     lines += [
         "tile.next:",
         f"  %wide = phi i64 {', '.join(edges)}",
@@ -226,6 +253,9 @@ def emit_gemm(dtype: DType, target: Target) -> tuple[list[str], list[str]]:
     functions += [tile_text(dtype, target, r, wide_panels(r)) for r in (1, 2)]
     streamed = {(r, panels) for r in range(1, STREAMED_ROWS + 1) for panels in (1, wide_panels(r))}
     functions += [tile_text(dtype, target, r, panels, stream=True) for r, panels in sorted(streamed)]
+    functions += [
+        tile_text(dtype, target, r, narrow=v) for v in range(1, tile_shape(target)[1]) for r in range(1, rows + 1)
+    ]
     functions.append(tile_text(dtype, target, rows, copy=True))
     functions += [_driver(dtype, target, packed=False), _driver(dtype, target, packed=True)]
     _, _, pack, vector_name = names(dtype)

@@ -49,29 +49,38 @@ def wide_panels(rows: int) -> int:
     return {1: 4, 2: 2}.get(rows, 1)
 
 
-def tile_name(dtype: DType, rows: int, panels: int, *, copy: bool = False, stream: bool = False) -> str:
+def tile_name(
+    dtype: DType, rows: int, panels: int, *, copy: bool = False, stream: bool = False, narrow: int = 0
+) -> str:
     """The function of a tile. With `copy` it also writes the panel of b it reads to `out`, packed; with `stream` it
-    asks for nothing ahead.
+    asks for nothing ahead; with `narrow` it takes only so many vectors of the panel.
     """
-    return f"tc.tile.{dtype.name}.{rows}x{panels}{'.copy' if copy else '.stream' if stream else ''}"
+    kind = ".copy" if copy else ".stream" if stream else ""
+    return f"tc.tile.{dtype.name}.{rows}x{f'v{narrow}' if narrow else panels}{kind}"
 
 
 def tile_text(
-    dtype: DType, target: Target, rows: int, panels: int = 1, *, copy: bool = False, stream: bool = False
+    dtype: DType,
+    target: Target,
+    rows: int,
+    panels: int = 1,
+    *,
+    copy: bool = False,
+    stream: bool = False,
+    narrow: int = 0,
 ) -> str:
     """The function of a tile.
 
     More panels are for few rows: they give the multipliers enough independent sums without changing the order of any.
-    Only a tile of one panel can be written in part.
+    Only a tile of one panel, or of less, can be written in part; a narrow one always counts as such.
     """
     element, size = REGISTER_TYPE[dtype.name], dtype.itemsize
-    lanes, width = target.vector_bytes // size, tile_shape(target)[1]
+    lanes, width = target.vector_bytes // size, narrow or tile_shape(target)[1]
     vectors = width * panels
-    vector, mask_type, counts = f"<{lanes} x {element}>", f"<{lanes} x i1>", f"<{lanes} x i32>"
-    suffix, ramp = f"v{lanes}f{8 * size}", ", ".join(f"i32 {i}" for i in range(lanes))
+    vector, counts, suffix = f"<{lanes} x {element}>", f"<{lanes} x i32>", f"v{lanes}f{8 * size}"
     ahead = max(4, min(64, AHEAD_CYCLES // (rows * vectors)))
     tile = [(r, v) for r in range(rows) for v in range(vectors)]
-    name = tile_name(dtype, rows, panels, copy=copy, stream=stream)
+    name = tile_name(dtype, rows, panels, copy=copy, stream=stream, narrow=narrow)
     out = [
         f"define internal void @{name}({PARAMETERS}{', ptr noalias %out' if copy else ''}) {{",
         "entry:",
@@ -129,8 +138,8 @@ def tile_text(
         "done:",
     ]
     out += [f"  %total.{r}.{v} = phi {vector} [ zeroinitializer, %entry ], [ %new.{r}.{v}, %k.loop ]" for r, v in tile]
-    edge = panels == 1
-    if edge:
+    both = panels == 1 and not narrow
+    if both:
         out += [
             f"  %reaches = icmp sge i64 %columns, {vectors * lanes}",
             "  %begins = icmp eq i64 %first, 0",
@@ -138,50 +147,61 @@ def tile_text(
             "  br i1 %full, label %whole, label %part",
         ]
     else:
-        out.append("  br label %whole")
-    for part in ("whole", "part") if edge else ("whole",):
-        masked = part == "part"
-        out.append(f"{part}:")
-        for v in range(vectors) if masked else ():
-            out += [
-                f"  %left.{v} = sub i64 %columns, {v * lanes}",
-                f"  %some.{v} = call i64 @llvm.smax.i64(i64 %left.{v}, i64 0)",
-                f"  %few.{v} = call i64 @llvm.smin.i64(i64 %some.{v}, i64 {lanes})",
-                f"  %count.{v} = trunc i64 %few.{v} to i32",
-                f"  %one.{v} = insertelement {counts} poison, i32 %count.{v}, i64 0",
-                f"  %all.{v} = shufflevector {counts} %one.{v}, {counts} poison, {counts} zeroinitializer",
-                f"  %below.{v} = icmp slt {counts} <{ramp}>, %all.{v}",
-                f"  %before.{v} = sub i64 %first, {v * lanes}",
-                f"  %begin.{v} = trunc i64 %before.{v} to i32",
-                f"  %from.one.{v} = insertelement {counts} poison, i32 %begin.{v}, i64 0",
-                f"  %from.{v} = shufflevector {counts} %from.one.{v}, {counts} poison, {counts} zeroinitializer",
-                f"  %above.{v} = icmp sge {counts} <{ramp}>, %from.{v}",
-                f"  %mask.{v} = and {mask_type} %below.{v}, %above.{v}",
-            ]
-        out.append(f"  br i1 %accumulate, label %{part}.add, label %{part}.set")
-        for mode in ("add", "set"):
-            p = f"%{part}.{mode}"
-            out.append(f"{part}.{mode}:")
-            for r in range(rows):
-                out += [
-                    f"  {p}.c.{r}.off = mul i64 %c_row, {r}",
-                    f"  {p}.c.{r} = getelementptr {element}, ptr %c, i64 {p}.c.{r}.off",
-                ]
-                for v in range(vectors):
-                    value, at = f"%total.{r}.{v}", f"{p}.c.{r}.{v}"
-                    out.append(f"  {at} = getelementptr {element}, ptr {p}.c.{r}, i64 {v * lanes}")
-                    if mode == "add":
-                        if masked:
-                            given = f"ptr {at}, i32 {size}, {mask_type} %mask.{v}, {vector} zeroinitializer"
-                            out.append(f"  {at}.old = call {vector} @llvm.masked.load.{suffix}.p0({given})")
-                        else:
-                            out.append(f"  {at}.old = load {vector}, ptr {at}, align {size}")
-                        out.append(f"  {at}.new = fadd {vector} {at}.old, {value}")
-                        value = f"{at}.new"
-                    if masked:
-                        given = f"{vector} {value}, ptr {at}, i32 {size}, {mask_type} %mask.{v}"
-                        out.append(f"  call void @llvm.masked.store.{suffix}.p0({given})")
-                    else:
-                        out.append(f"  store {vector} {value}, ptr {at}, align {size}")
-            out.append("  ret void")
+        out.append(f"  br label %{'part' if narrow else 'whole'}")
+    if not narrow:
+        out += _stores("whole", tile, rows, 0, dtype, lanes)
+    if narrow or both:
+        out += _stores("part", tile, rows, vectors, dtype, lanes)
     return "\n".join([*out, "}"])
+
+
+def _stores(label: str, tile: list[tuple[int, int]], rows: int, masked: int, dtype: DType, lanes: int) -> list[str]:
+    """The block that writes the sums: all, or with `masked` (the number of vectors) columns `first` to `columns`.
+
+    What is there is added, or zero: that changes no bit, because a sum that begins with zero is no negative zero.
+    """
+    element, size = REGISTER_TYPE[dtype.name], dtype.itemsize
+    vector, mask_type, counts = f"<{lanes} x {element}>", f"<{lanes} x i1>", f"<{lanes} x i32>"
+    suffix, ramp = f"v{lanes}f{8 * size}", ", ".join(f"i32 {i}" for i in range(lanes))
+    out = [
+        f"{label}:",
+        f"  %{label}.one = insertelement {mask_type} poison, i1 %accumulate, i64 0",
+        f"  %{label}.old = shufflevector {mask_type} %{label}.one, {mask_type} poison, {counts} zeroinitializer",
+    ]
+    for v in range(masked):
+        out += [
+            f"  %left.{v} = sub i64 %columns, {v * lanes}",
+            f"  %some.{v} = call i64 @llvm.smax.i64(i64 %left.{v}, i64 0)",
+            f"  %few.{v} = call i64 @llvm.smin.i64(i64 %some.{v}, i64 {lanes})",
+            f"  %count.{v} = trunc i64 %few.{v} to i32",
+            f"  %one.{v} = insertelement {counts} poison, i32 %count.{v}, i64 0",
+            f"  %all.{v} = shufflevector {counts} %one.{v}, {counts} poison, {counts} zeroinitializer",
+            f"  %below.{v} = icmp slt {counts} <{ramp}>, %all.{v}",
+            f"  %before.{v} = sub i64 %first, {v * lanes}",
+            f"  %begin.{v} = trunc i64 %before.{v} to i32",
+            f"  %from.one.{v} = insertelement {counts} poison, i32 %begin.{v}, i64 0",
+            f"  %from.{v} = shufflevector {counts} %from.one.{v}, {counts} poison, {counts} zeroinitializer",
+            f"  %above.{v} = icmp sge {counts} <{ramp}>, %from.{v}",
+            f"  %mask.{v} = and {mask_type} %below.{v}, %above.{v}",
+            f"  %{label}.old.{v} = and {mask_type} %mask.{v}, %{label}.old",
+        ]
+    for r in range(rows):
+        out += [
+            f"  %{label}.off.{r} = mul i64 %c_row, {r}",
+            f"  %{label}.c.{r} = getelementptr {element}, ptr %c, i64 %{label}.off.{r}",
+        ]
+    for r, v in tile:
+        at = f"%{label}.c.{r}.{v}"
+        old = f"%{label}.old.{v}" if masked else f"%{label}.old"
+        given = f"ptr {at}, i32 {size}, {mask_type} {old}, {vector} zeroinitializer"
+        out += [
+            f"  {at} = getelementptr {element}, ptr %{label}.c.{r}, i64 {v * lanes}",
+            f"  {at}.old = call {vector} @llvm.masked.load.{suffix}.p0({given})",
+            f"  {at}.new = fadd {vector} {at}.old, %total.{r}.{v}",
+        ]
+        if masked:
+            given = f"{vector} {at}.new, ptr {at}, i32 {size}, {mask_type} %mask.{v}"
+            out.append(f"  call void @llvm.masked.store.{suffix}.p0({given})")
+        else:
+            out.append(f"  store {vector} {at}.new, ptr {at}, align {size}")
+    return [*out, "  ret void"]

@@ -33,6 +33,22 @@ def test_hot(counters, hot, reason):
     assert (decision.hot, decision.reason) == (hot, reason)
 
 
+@pytest.mark.parametrize(
+    ("counters", "expected"),
+    [
+        (Counters(1, 0, 500 * MS), False),  # a single call says nothing
+        (Counters(2, 0, 8 * MS), True),  # 20 ms at the fifth
+        (Counters(2, 0, 7 * MS), False),
+        (Counters(100, 0, 9 * MS), False),
+        (Counters(100, 0, 10 * MS), True),
+    ],
+)
+def test_what_will_soon_be_hot(counters, expected):
+    assert policy.soon(counters, config.current()) is expected
+    for never in ({"level": "O0"}, {"worker": "off"}, {"deterministic": True}):
+        assert not policy.soon(counters, config.current().replace(**never))
+
+
 def test_settings_decide():
     counters = Counters(2, 0, 1 * MS)
     assert decide(counters, config.current().replace(warmup_calls=0, hot_count=1, hot_time_ms=0)).hot

@@ -19,12 +19,13 @@ from tests.compiler.regions import ExitTaken
 from tests.hotpath.programs import EXAMPLES, compiled, run
 from tiercel import config
 from tiercel.codegen.blob import BlobError
+from tiercel.codegen.pieces import needed_pieces
 from tiercel.hotpath import queue
 from tiercel.hotpath import service as service_module
 from tiercel.hotpath.cache import KernelCache, kernel_key
 from tiercel.hotpath.plant import VARIABLE, plant
 from tiercel.hotpath.protocol import encode
-from tiercel.hotpath.service import CompileService
+from tiercel.hotpath.service import CompileService, _piece_key
 from tiercel.hotpath.validate import Certificate, Failure
 from tiercel.hotpath.wire import to_table
 from tiercel.loops import IllFormed
@@ -108,10 +109,54 @@ def test_the_runtime_library_comes_along(shared):
     made, ticket = submit(shared, "dense")
     assert shared.wait(120, ticket)
     assert ticket.blob.imports
-    library = shared.library()
-    assert library is shared.library()
-    assert shared.imports(ticket.blob) == {name: library.address(name) for name in ticket.blob.imports}
+    assert shared.imports(ticket.blob) == {name: shared.library.address(name) for name in ticket.blob.imports}
     check_results("dense", shared, ticket, made)
+
+
+def test_only_the_pieces_that_a_kernel_needs_are_made(make):
+    service = make()
+    _, ticket = submit(service, "chain")
+    assert service.wait(120, ticket)
+    assert needed_pieces(ticket.blob.imports) == {"core"}
+    assert set(service._known()) == {"core"}
+    with pytest.raises(BlobError, match="'float64' of the runtime library is not here"):
+        service.library.address("tc.gemm.float64")
+
+
+def test_a_kernel_without_its_pieces_is_made_again(make):
+    first = make()
+    _, ticket = submit(first, "dense")
+    assert first.wait(120, ticket)
+    pieces = needed_pieces(ticket.blob.imports)
+    assert pieces > {"core"}
+    second = make()
+    for piece in pieces - {"core"}:
+        second.cache.drop(_piece_key(piece))
+    _, again = submit(second, "dense")
+    assert second.wait(120, again)
+    assert (again.state, again.from_cache) == ("done", False)
+    assert needed_pieces(again.blob.imports) <= set(second._known())
+
+
+def test_a_worker_starts_before_anything_is_asked_for(make):
+    service = make()
+    assert not service.starting
+    service.expect()
+    assert service.starting
+    assert service.worker().pid is not None
+    made, ticket = submit(service, "chain")
+    assert service.wait(120, ticket)
+    assert service.worker().starts == 1
+    check_results("chain", service, ticket, made)
+    second = make()  # what is in the cache may be all that is needed
+    second.expect()
+    assert second._workers == {}
+
+
+def test_no_worker_starts_where_none_may(make):
+    service = make("off")
+    service.expect()
+    assert not service.starting
 
 
 def test_a_thread_instead_of_a_process(make):

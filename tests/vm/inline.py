@@ -53,6 +53,9 @@ class InlineBuilder:
     def available(self) -> str | None:
         return None
 
+    def expect(self) -> None:
+        pass
+
     def prepare(self) -> bool:
         return False
 

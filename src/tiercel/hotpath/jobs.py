@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from tiercel.codegen.pieces import Library, needed_pieces
 from tiercel.errors import TiercelError
 
 if TYPE_CHECKING:
-    from tiercel.codegen.blob import Blob, Mapped
+    from tiercel.codegen.blob import Blob
     from tiercel.hotpath.native import Runtime
     from tiercel.loops.form import Block
 
@@ -140,12 +141,13 @@ def build(payload: Any, reporter: Reporter) -> Any:
 
     Args:
         payload: `table`: the pair (function, interface) or triple (function, interface, region) as a wire table;
-            `library`: whether the caller has the runtime library already; `hints`: see `cases.Hints`; `plant`: a
+            `pieces`: those of the runtime library that the caller has; `hints`: see `cases.Hints`; `plant`: a
             mistake to be made on purpose; `quick`: whether the kernel is wanted soon rather than as fast as possible.
         reporter: told which stage begins.
 
     Returns:
-        `blob`, `times_ms` by stage, `library` (bytes or None), `certificate`, `quick` (whether it could be better).
+        `blob`, `times_ms` by stage, `pieces` (of the library, that the caller lacks), `certificate`, `quick` (whether
+        the code could be better).
     """
     from tiercel.codegen.blob import link
     from tiercel.codegen.cpu.assemble import QUICK, assemble, best_level
@@ -176,17 +178,20 @@ def build(payload: Any, reporter: Reporter) -> Any:
         raise Refused(f"LLVM does not accept the code: {error}", stage="codegen") from None
     stages.enter("link")
     blob = link(obj, [function.name, f"{function.name}.arena"])
-    made = None
-    if not payload.get("library"):
-        stages.enter("library")
-        made = library()
+    known = payload.get("pieces") or {}
+    needed = needed_pieces(blob.imports)
+    for name in needed & known.keys():
+        _pieces.setdefault(name, known[name])
+    stages.enter("library")
+    made = {name: piece(name) for name in sorted(needed)}
     certificate = None
     if len(parts) > 2 and parts[2] is not None:
         stages.enter("validate")
         certificate = _validated(parts, blob, payload.get("hints") or {}, reporter)
     stages.enter("")
     return {
-        "blob": blob.to_bytes(), "times_ms": stages.times_ms, "library": made, "certificate": certificate,
+        "blob": blob.to_bytes(), "times_ms": stages.times_ms,
+        "pieces": {name: raw for name, raw in made.items() if name not in known}, "certificate": certificate,
         "quick": level == QUICK,
     }  # fmt: skip
 
@@ -215,8 +220,8 @@ def _validated(parts: Any, blob: Blob, hints: Any, reporter: Reporter) -> dict[s
     from tiercel.hotpath.validate import Failure, validate
 
     function, interface, region = parts[:3]
-    library_, runtime = _runtime(parallel=_is_parallel(function.body))
-    code = map_blob(blob, {name: library_.address(name) for name in blob.imports})
+    runtime = _runtime(parallel=_is_parallel(function.body))
+    code = map_blob(blob, {name: _library.address(name) for name in blob.imports})
     kernel = NativeKernel(
         function, interface, code.address(function.name), code.address(f"{function.name}.arena"), runtime
     )
@@ -260,53 +265,49 @@ def _is_parallel(block: Block) -> bool:
     )
 
 
-_mapped: list[Any] = []
+_pool: list[Any] = []
 
 
-def _runtime(*, parallel: bool) -> tuple[Mapped, Runtime]:
-    """The library of this process, and what kernels are called through; a pool of two threads where one is needed."""
-    import ctypes
-
-    from tiercel.codegen.blob import Blob, map_blob
-    from tiercel.codegen.cpu.names import CALL, GEMM_DTYPES
-    from tiercel.codegen.cpu.names import gemm_names as names
+def _runtime(*, parallel: bool) -> Runtime:
+    """What kernels are called through; a pool of two threads where one is needed."""
+    from tiercel.codegen.cpu.names import CALL, gemm_names
     from tiercel.codegen.cpu.threads import RUN, WORKER
     from tiercel.codegen.pool import ThreadPool
     from tiercel.dtypes import as_dtype
     from tiercel.hotpath.native import Runtime
 
-    if not _mapped:
-        blob = Blob.from_bytes(library())
-        libc = ctypes.CDLL(None)
-        _mapped.append(map_blob(blob, {n: ctypes.cast(libc[n], ctypes.c_void_p).value or 0 for n in blob.imports}))
-    mapped: Mapped = _mapped[0]
-    if parallel and len(_mapped) == 1:
+    if parallel and not _pool:
         try:
-            _mapped.append(ThreadPool(mapped.address(RUN), mapped.address(WORKER), 2))
+            _pool.append(ThreadPool(_library.address(RUN), _library.address(WORKER), 2))
         except OSError:
-            _mapped.append(None)
-    pool = _mapped[1] if len(_mapped) > 1 else None
-    packs = {name: mapped.address(names(as_dtype(name))[2]) for name in GEMM_DTYPES}
-    return mapped, Runtime(
-        mapped.address(CALL), packs, pool.address if pool is not None else 0, pool.threads if pool is not None else 1
+            _pool.append(None)
+    pool = _pool[0] if _pool else None
+    return Runtime(
+        _library.address(CALL),
+        lambda dtype: _library.address(gemm_names(as_dtype(dtype))[2]),
+        pool.address if pool is not None else 0,
+        pool.threads if pool is not None else 1,
     )
 
 
-_library: bytes | None = None
+_pieces: dict[str, bytes] = {}
 
 
-def library() -> bytes:
-    """The runtime library for this processor as a blob, compiled once."""
-    global _library
-    if _library is None:
+def piece(name: str) -> bytes:
+    """A piece of the runtime library for this processor as a blob, compiled once."""
+    found = _pieces.get(name)
+    if found is None:
         from tiercel.codegen.blob import link
         from tiercel.codegen.cpu.assemble import assemble
         from tiercel.codegen.cpu.library import entries, library_text
         from tiercel.codegen.cpu.target import Target
 
         target = Target.host()
-        _library = link(assemble(library_text(target), target), entries()).to_bytes()
-    return _library
+        found = _pieces[name] = link(assemble(library_text(target, [name]), target), entries(name)).to_bytes()
+    return found
+
+
+_library: Final = Library(piece)
 
 
 @job

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -58,12 +58,12 @@ class Runtime:
 
     Attributes:
         call: address of the library function that calls a kernel and reports floating-point flags.
-        pack: address of the packing routine by dtype.
+        pack: gives the address of the packing routine of a dtype.
         pool: address of a thread pool, 0 for none; `threads` its size.
     """
 
     call: int
-    pack: Mapping[str, int] = field(default_factory=dict)
+    pack: Callable[[str], int]
     pool: int = 0
     threads: int = 1
 
@@ -264,7 +264,7 @@ class NativeKernel:
         if panels is None:
             bytes_ = -(-k * (n + PACK_PADDING) * array.itemsize // 64) * 64
             panels = self._packs[key] = self._kept.block(bytes_, at_end=True)
-            function = _PACK(self.runtime.pack[array.dtype.name])
+            function = _PACK(self.runtime.pack(array.dtype.name))
             function(array.ctypes.data + offset * array.itemsize, row, column, panels.ctypes.data, n, k)
         frame[self.words[pack.buffer]] = panels.ctypes.data
 

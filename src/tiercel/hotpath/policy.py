@@ -11,7 +11,7 @@ from typing import Final
 
 from tiercel.config import Settings
 
-__all__ = ["HORIZON", "BreakEven", "Counters", "Decision", "Estimate", "break_even", "decide", "pay_back"]
+__all__ = ["HORIZON", "BreakEven", "Counters", "Decision", "Estimate", "break_even", "decide", "pay_back", "soon"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,17 @@ def decide(counters: Counters, settings: Settings, estimate: Estimate | None = N
     if count < settings.hot_count:
         return Decision(False, f"{count} of {settings.hot_count} entries that make hot")
     return Decision(False, f"{total_ms:.3g} of {settings.hot_time_ms:.3g} ms that make hot")
+
+
+def soon(counters: Counters, settings: Settings) -> bool:
+    """Will a region be hot in a few calls like those so far? Then the worker may as well be started.
+
+    It was entered twice, and has half of `hot_time_ms` behind it, or will have all of it at its `hot_count`-th entry.
+    """
+    if settings.level == "O0" or settings.worker == "off" or settings.deterministic or counters.entries < 2:
+        return False
+    total_ms = counters.total_ns / 1e6
+    return max(2 * total_ms, total_ms * settings.hot_count / counters.entries) >= settings.hot_time_ms
 
 
 @dataclass(frozen=True, slots=True)

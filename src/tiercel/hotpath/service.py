@@ -10,7 +10,6 @@ millisecond for a usual one.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import threading
 import time
@@ -21,6 +20,8 @@ from typing import Any, Final, Literal
 
 from tiercel import config
 from tiercel.codegen.blob import Blob, BlobError, Mapped, map_blob
+from tiercel.codegen.cpu.names import CORE, PIECES
+from tiercel.codegen.pieces import Library, needed_pieces
 from tiercel.compiler.graph import Region
 from tiercel.compiler.lower import Lowered
 from tiercel.config.digest import blake2b
@@ -31,12 +32,13 @@ from tiercel.hotpath.queue import Job
 from tiercel.hotpath.wire import TableWriter, WireError
 from tiercel.hotpath.worker import POLL_S, ThreadWorker, Worker
 
-__all__ = ["CompileService", "Ticket", "TicketState", "service"]
+__all__ = ["CompileService", "Ticket", "TicketState", "service", "worker_busy"]
 
 TicketState = Literal["queued", "running", "done", "failed"]
 BUDGET_MS: Final = 30_000.0
-_LIBRARY: Final = b"runtime library"
 _ASK_AGAIN_S: Final = 0.01
+_START_S: Final = 0.4
+"""What a worker takes to load its modules."""
 _WAIT_FOR_OTHERS_S: Final = 60.0
 """Until a process builds what another one has been building all the time."""
 
@@ -124,8 +126,9 @@ class CompileService:
         self._workers: dict[str, Worker | ThreadWorker] = {}
         self._builds: dict[tuple[bytes, bool], _Build] = {}
         self._lock = threading.Lock()
-        self._library: Mapped | None = None
-        self._library_blob: bytes | None = None
+        self.library = Library(self._piece)
+        self._pieces: dict[str, bytes] = {}
+        self._starting_until = 0.0
         self.frozen = False
         _services.add(self)
 
@@ -214,8 +217,8 @@ class CompileService:
             return ticket
         ticket.times_ms["encode"] += (time.perf_counter() - began) * 1e3
         payload = {
-            "table": writer.records, "library": self._library_blob is not None, "hints": dict(hints or {}),
-            "plant": planted, "quick": quick,
+            "table": writer.records, "pieces": self._known(), "hints": dict(hints or {}), "plant": planted,
+            "quick": quick,
         }  # fmt: skip
         job = Job("build", payload, budget_ms, priority)
         self._builds[content, quick] = _Build(job, [ticket], cache_key, quick_key, keep=not planted)
@@ -269,39 +272,38 @@ class CompileService:
             }  # fmt: skip
         return {"mode": self.mode, "pending": self.pending, "worker": about, "cache": self.cache.stats()}
 
+    def expect(self) -> None:
+        """A kernel will probably be asked for soon: start the worker, if nothing can be in the cache.
+
+        It takes a quarter of a second until it can do something. Where the core of the runtime library is in the cache,
+        kernels may be, too, and no worker be needed.
+        """
+        if self.mode != "process" or self.frozen or self._piece(CORE) is not None:
+            return
+        worker = self.worker("process")
+        if worker.pid is None and worker.unavailable is None:
+            worker.start()
+            self._starting_until = time.monotonic() + _START_S
+
+    @property
+    def starting(self) -> bool:
+        """Whether a worker that nobody has asked for anything is probably loading its modules."""
+        if self._starting_until and time.monotonic() > self._starting_until:
+            self._starting_until = 0.0
+        return bool(self._starting_until)
+
     @property
     def pending(self) -> int:
         """Tickets that are not finished."""
         return sum(len(build.tickets) for build in list(self._builds.values()))
 
-    def library(self) -> Mapped | None:
-        """The runtime library (products, thread pool), mapped into this process on first need, for good.
-
-        None until a first kernel has come, which brings it along.
-
-        Raises:
-            BlobError, OSError: it cannot be mapped.
-        """
-        if self._library is None and self._library_bytes() is not None:
-            assert self._library_blob is not None
-            blob = Blob.from_bytes(self._library_blob)
-            libc = ctypes.CDLL(None)
-            needed = {name: ctypes.cast(libc[name], ctypes.c_void_p).value or 0 for name in blob.imports}
-            self._library = map_blob(blob, needed)
-        return self._library
-
     def imports(self, blob: Blob) -> dict[str, int]:
         """The addresses of what a blob imports.
 
         Raises:
-            BlobError: a name that nobody has.
+            BlobError: a name that nobody has. OSError: a piece of the runtime library cannot be mapped.
         """
-        if not blob.imports:
-            return {}
-        library = self.library()
-        if library is None:
-            raise BlobError("the runtime library is not here")
-        return {name: library.address(name) for name in blob.imports}
+        return {name: self.library.address(name) for name in blob.imports}
 
     def load(self, ticket: Ticket) -> Mapped:
         """Map the kernel of a ticket that is done into this process.
@@ -321,11 +323,18 @@ class CompileService:
 
     # -- the cache --------------------------------------------------------------------------------------------
 
-    def _library_bytes(self) -> bytes | None:
-        if self._library_blob is None:
-            entry = self.cache.get(kernel_key(_LIBRARY))
-            self._library_blob = None if entry is None else entry.blob
-        return self._library_blob
+    def _piece(self, piece: str) -> bytes | None:
+        """A piece of the runtime library, where it was ever made on this machine."""
+        found = self._pieces.get(piece)
+        if found is None:
+            entry = self.cache.get(_piece_key(piece))
+            if entry is not None:
+                found = self._pieces[piece] = entry.blob
+        return found
+
+    def _known(self) -> dict[str, bytes]:
+        """The pieces that are here, for a worker: it need not make them, nor send them."""
+        return {piece: raw for piece in PIECES if (raw := self._piece(piece)) is not None}
 
     def _kept(self, key: bytes) -> dict[str, Any] | None:
         """The answer of a worker that was kept, if it can be used."""
@@ -334,10 +343,11 @@ class CompileService:
             return None
         if entry.data.get("refused"):
             return {"refused": entry.data["refused"]}
-        if self._library_bytes() is None:
-            return None  # building again brings it along
         try:
-            return {**entry.data["answer"], "blob": Blob.from_bytes(entry.blob)}
+            blob = Blob.from_bytes(entry.blob)
+            if any(self._piece(piece) is None for piece in needed_pieces(blob.imports)):
+                return None  # building again brings it along
+            return {**entry.data["answer"], "blob": blob}
         except (BlobError, KeyError, TypeError):
             self.cache.drop(key)
             return None
@@ -416,14 +426,14 @@ class CompileService:
 
     def _keep(self, build: _Build, result: dict[str, Any]) -> dict[str, Any]:
         """Put a worker's answer into the cache; returns it with the blob read."""
-        raw, library = result["blob"], result.get("library")
+        raw, pieces = result["blob"], result["pieces"]
         answer = {"times_ms": dict(result["times_ms"]), "certificate": result["certificate"]}
         quick = bool(result.get("quick"))
         blob = Blob.from_bytes(raw)
-        if library is not None:
-            Blob.from_bytes(library)
-            self._library_blob = library
-            self.cache.put(kernel_key(_LIBRARY), {"name": "runtime library", "made": time.time()}, library)
+        for piece, code in pieces.items():
+            Blob.from_bytes(code)
+            self._pieces[piece] = code
+            self.cache.put(_piece_key(piece), {"name": f"runtime library: {piece}", "made": time.time()}, code)
         ticket = build.tickets[0]
         if build.keep:
             key = build.quick_key if quick and build.quick_key else build.key
@@ -456,6 +466,10 @@ class CompileService:
         self._builds.clear()
 
 
+def _piece_key(piece: str) -> bytes:
+    return kernel_key(b"runtime library", piece.encode())
+
+
 _services: weakref.WeakSet[CompileService] = weakref.WeakSet()
 
 
@@ -467,6 +481,11 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 _service: CompileService | None = None
+
+
+def worker_busy() -> bool:
+    """Whether a worker process of this one computes, or is about to; for the way of every interpreted call."""
+    return _service is not None and (bool(_service._builds) or _service.starting)
 
 
 def service() -> CompileService:

@@ -12,10 +12,11 @@ import os
 import threading
 from typing import Any, Final
 
-from tiercel.codegen.blob import BlobError, Mapped
-from tiercel.codegen.cpu.names import CALL, GEMM_DTYPES, gemm_names
+from tiercel.codegen.blob import BlobError
+from tiercel.codegen.cpu.names import CALL, gemm_names
 from tiercel.codegen.cpu.stub import STUB
 from tiercel.codegen.cpu.threads import RUN, WORKER
+from tiercel.codegen.pieces import Library
 from tiercel.codegen.pool import ThreadPool
 from tiercel.compiler.graph import Region
 from tiercel.compiler.lower import Lowered
@@ -24,7 +25,7 @@ from tiercel.hotpath.processors import available_threads
 from tiercel.hotpath.service import CompileService, service
 from tiercel.hotpath.service import Ticket as ServiceTicket
 from tiercel.vm.dispatch import DROPPED, Built
-from tiercel.vm.entry import Frames
+from tiercel.vm.entry import PACK_TYPE, Frames
 from tiercel.vm.stub import unusable
 
 __all__ = ["ServiceBuilder", "builder"]
@@ -34,12 +35,24 @@ _LATER: Final = 1
 """The priority of builds that nobody is waiting for."""
 
 
+class _Packing(dict[str, Any]):
+    """The packing routine of a dtype: its piece of the library is there where a kernel packs."""
+
+    def __init__(self, library: Library) -> None:
+        super().__init__()
+        self._library = library
+
+    def __missing__(self, dtype: str) -> Any:
+        made = self[dtype] = PACK_TYPE(self._library.address(gemm_names(as_dtype(dtype))[2]))
+        return made
+
+
 class SharedFrames(Frames):
     """The shared parts of all entries of this process, with a pool that survives fork by being made anew."""
 
-    def __init__(self, library: Mapped) -> None:
-        packs = {name: library.address(gemm_names(as_dtype(name))[2]) for name in GEMM_DTYPES}
-        super().__init__(library.address(CALL), pack=packs, stub=library.address(STUB))
+    def __init__(self, library: Library) -> None:
+        super().__init__(library.address(CALL), stub=library.address(STUB))
+        self.pack = _Packing(library)
         self.library = library
         self._addresses = (library.address(RUN), library.address(WORKER))
         self._lock = threading.Lock()
@@ -111,7 +124,7 @@ class ServiceBuilder:
     def __init__(self, service_: CompileService | None = None) -> None:
         self.service = service_ or service()
         self.frames: SharedFrames | None = None
-        self.prepared = self.primed = False
+        self.prepared = self.primed = self.expected = False
 
     def available(self) -> str | None:
         """Why nothing can be compiled; None if it can."""
@@ -123,6 +136,12 @@ class ServiceBuilder:
         if not prepared:
             self.service.prepare()
         return not prepared
+
+    def expect(self) -> None:
+        """See `dispatch.Builder`."""
+        if not self.expected:
+            self.expected = True
+            self.service.expect()
 
     def submit(
         self,
@@ -149,11 +168,8 @@ class ServiceBuilder:
         return self.frames is None and self.make_frames()
 
     def make_frames(self) -> bool:
-        """Make what all entries share, with the thread pool; false while the runtime library is not here."""
-        library = self.service.library()
-        if library is None:
-            return False
-        self.frames = SharedFrames(library)
+        """Make what all entries share, with the thread pool; true, because that takes a while."""
+        self.frames = SharedFrames(self.service.library)
         _give_back_memory()
         return True
 
@@ -162,8 +178,7 @@ class ServiceBuilder:
         mapped = self.service.load(ticket)
         if self.frames is None:
             self.make_frames()
-        if self.frames is None:
-            raise BlobError("the runtime library is not here")
+        assert self.frames is not None
         certificate: dict[str, Any] = dict(ticket.certificate or {})
         return Built(
             mapped.address(ticket.name),

@@ -41,8 +41,10 @@ from tiercel.compiler.trace import trace_region
 from tiercel.config import Settings
 from tiercel.config.layers import base_settings
 from tiercel.hotpath import policy
+from tiercel.hotpath.courtesy import courtesy
 from tiercel.hotpath.events import events
 from tiercel.hotpath.history import history
+from tiercel.hotpath.service import worker_busy
 from tiercel.operators.layout import layout_class
 from tiercel.values.tensor import Tensor
 from tiercel.vm.context import machine
@@ -140,6 +142,9 @@ class Builder(Protocol):
 
     def prepare(self) -> bool:
         """Do what the first `submit` would do besides; false if that was done before."""
+
+    def expect(self) -> None:
+        """Something will probably be submitted soon."""
 
     @property
     def slice_ns(self) -> int:
@@ -270,6 +275,7 @@ class Tiers:
         self.signatures: dict[Any, SignatureState] = {}
         self.pending: list[tuple[SignatureState, Variant]] = []
         self.working: list[Variant] = []
+        self.expected = False  # whether the service was told that something will come
         self._own_ns = 0  # what the last interpreted call took
         self.fast = fast
         self._base: Settings | None = None
@@ -331,6 +337,8 @@ class Tiers:
                 return result
         if self.pending:
             self.poll()
+        if worker_busy():
+            courtesy.give_way()
         started = time.perf_counter_ns()
         try:
             result = interpret(prepared, arguments)
@@ -338,6 +346,9 @@ class Tiers:
             if self.entries:
                 self._note_raised(arguments, time.perf_counter_ns() - started)
             raise
+        finally:
+            if courtesy.taken:
+                courtesy.take_back()
         elapsed = time.perf_counter_ns() - started
         self.interpreted_calls += 1
         self.interpreted_ns += elapsed
@@ -370,6 +381,9 @@ class Tiers:
             self._check_left()
         if self.wants_compile(settings, state) is None:
             self.compile(settings, state, arguments)
+        elif not self.expected and policy.soon(policy.Counters(state.calls, total_ns=state.total_ns), settings):
+            self.expected = True
+            self.builder().expect()
 
     def _note_raised(self, arguments: tuple[Any, ...], elapsed: int) -> None:
         """Account a call that ended by an exception: only that compiled code has not taken it."""

@@ -24,7 +24,7 @@ from typing import Any, Final
 import numpy as np
 
 from tiercel.codegen.abi import ARENA, POOL, THREADS
-from tiercel.codegen.blob import Mapped
+from tiercel.codegen.pieces import Library
 from tiercel.compiler.abstract import Source
 from tiercel.compiler.environment import Condition
 from tiercel.compiler.interface import (
@@ -169,13 +169,13 @@ class Frames:
         library: the library that the functions are in, where it is mapped code of ours.
     """
 
-    library: Mapped | None = None
+    library: Library | None = None
 
     def __init__(
         self, call: int, *, pool: int = 0, threads: int = 1, pack: Mapping[str, int] | None = None, stub: int = 0
     ) -> None:
         self.call = ENTRY_TYPE(call)
-        self.pack = {dtype: PACK_TYPE(address) for dtype, address in (pack or {}).items()}
+        self.pack: Mapping[str, Any] = {dtype: PACK_TYPE(address) for dtype, address in (pack or {}).items()}
         self.stub = stub
         self.shared = np.zeros(3, np.int64)
         self.pool = pool

@@ -11,6 +11,7 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from tiercel.codegen.blob import Mapped
+from tiercel.codegen.pieces import Library
 from tiercel.config import Settings
 from tiercel.vm.debugger import show_code
 from tiercel.vm.perf import RUNTIME, name_code
@@ -22,7 +23,7 @@ _shown: Final[WeakSet[Mapped]] = WeakSet()
 
 
 def name_for_tools(
-    keep: tuple[Any, ...], library: Mapped | None, settings: Settings, name: str, place: CodeType
+    keep: tuple[Any, ...], library: Library | None, settings: Settings, name: str, place: CodeType
 ) -> None:
     """Name the code of a function.
 
@@ -33,7 +34,7 @@ def name_for_tools(
         name: of the function.
         place: its code object, for file and line.
     """
-    code = [] if library is None else [(library, RUNTIME, "", 0)]
+    code = [] if library is None else [(mapped, RUNTIME, "", 0) for mapped in library.mapped]
     code += [(kept, name, place.co_filename, place.co_firstlineno) for kept in keep if isinstance(kept, Mapped)]
     for mapped, label, filename, line in code:
         if settings.perf_map and mapped not in _named_in_perf:

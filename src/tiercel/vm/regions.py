@@ -42,7 +42,9 @@ from tiercel.compiler.lower import Lowered, lower_region
 from tiercel.compiler.trace.loop_region import SAMPLE_PASSES, FrameEnvironment, LoopRegion, trace_loop
 from tiercel.config import Settings
 from tiercel.hotpath import policy
+from tiercel.hotpath.courtesy import courtesy
 from tiercel.hotpath.events import events
+from tiercel.hotpath.service import worker_busy
 from tiercel.interp import Decoded
 from tiercel.interp.layout import CounterLayout
 from tiercel.vm.dispatch import DROPPED, INTERNAL, Builder, Built, Ticket, over_limit
@@ -276,6 +278,7 @@ class LoopTiers:
         wanted = settings.hot_time_ms * 1e6
         if around.whole():
             # The function itself will be compiled, unless this call does not end.
+            wanted = max(wanted, settings.hot_total_ms * 1e6 if wanted else 0)
             hot = min(call, total) >= wanted and made >= settings.hot_count
             self.unmet = "" if hot else "compiled as a part of its function, or when a single call is long"
             lacking = wanted - min(call, total)
@@ -372,6 +375,8 @@ class LoopTiers:
             region, variant.lowered, dict(variant.stages_ms), hints=variant.hints, quick=not wait
         )
         self.pending.append(variant)
+        if worker_busy():
+            courtesy.give_way()  # until the call ends
         if wait:
             self.wait(settings)
         return True

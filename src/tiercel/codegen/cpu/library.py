@@ -1,21 +1,23 @@
 """The runtime library: functions that generated code calls through import slots, compiled once per machine.
 
 In: a `Target`. Out: the LLVM text and the entry names. Regions name what they call (`tc.gemm.float32.packed`); whoever
-maps a region's blob gives the addresses of the mapped library. Keeping them out of the regions saves 15 to 30 ms a
-region.
+maps a region's blob gives the addresses of the mapped library (`codegen.pieces`). Keeping them out of the regions saves
+15 to 30 ms a region.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tiercel.codegen.cpu.dots import dots_name, emit_dots
 from tiercel.codegen.cpu.gemm import emit_gemm
-from tiercel.codegen.cpu.names import CALL, GEMM_DTYPES, gemm_names
+from tiercel.codegen.cpu.names import CALL, CORE, PIECES, RARE, gemm_names
 from tiercel.codegen.cpu.rare import rare_entries, rare_text
 from tiercel.codegen.cpu.stub import STUB, stub_text
 from tiercel.codegen.cpu.target import Target
 from tiercel.codegen.cpu.threads import RUN, WORKER, threads_text
 from tiercel.codegen.cpu.turn import emit_turn, turn_name
-from tiercel.dtypes import as_dtype
+from tiercel.dtypes import DType, as_dtype
 
 _CALL = f"""
 define i64 @{CALL}(ptr %function, ptr %frame) {{
@@ -46,25 +48,37 @@ IMPORTS = ("syscall",)
 """What the library itself needs of the C library."""
 
 
-def entries() -> tuple[str, ...]:
-    """The names of all library functions."""
-    products = (name for dtype in GEMM_DTYPES for name in gemm_names(as_dtype(dtype)))
-    turns = (name(as_dtype(dtype)) for dtype in GEMM_DTYPES for name in (turn_name, dots_name))
-    return (*products, *turns, *rare_entries(), CALL, STUB, RUN, WORKER)
+def entries(piece: str | None = None) -> tuple[str, ...]:
+    """The names of the functions of a piece, by default of all."""
+    if piece is None:
+        return tuple(name for each in PIECES for name in entries(each))
+    if piece == CORE:
+        return CALL, STUB, RUN, WORKER
+    if piece == RARE:
+        return rare_entries()
+    dtype = as_dtype(piece)
+    return *gemm_names(dtype), turn_name(dtype), dots_name(dtype)
 
 
-def library_text(target: Target) -> str:
-    """The library as one LLVM module."""
+def library_text(target: Target, pieces: Sequence[str] = PIECES) -> str:
+    """Pieces of the library as one LLVM module."""
     declarations: dict[str, None] = {}
     functions: list[str] = []
-    for dtype in GEMM_DTYPES:
-        declared, defined = emit_gemm(as_dtype(dtype), target)
-        declarations.update(dict.fromkeys(declared))
-        functions += defined
-        declared, turn = emit_turn(as_dtype(dtype), target)
-        declarations.update(dict.fromkeys(declared))
-        declared, dots = emit_dots(as_dtype(dtype), target, gemm_names(as_dtype(dtype))[3])
-        declarations.update(dict.fromkeys(declared))
-        functions += [turn, dots]
-    functions += rare_text(declarations.setdefault)
-    return "\n".join([*declarations, *functions, *threads_text(), _CALL, stub_text()]) + "\n"
+    for piece in pieces:
+        if piece == CORE:
+            functions += [*threads_text(), _CALL, stub_text()]
+        elif piece == RARE:
+            functions += rare_text(declarations.setdefault)
+        else:
+            functions += _products(as_dtype(piece), target, declarations)
+    return "\n".join([*declarations, *functions]) + "\n"
+
+
+def _products(dtype: DType, target: Target, declarations: dict[str, None]) -> list[str]:
+    declared, products = emit_gemm(dtype, target)
+    declarations.update(dict.fromkeys(declared))
+    declared, turn = emit_turn(dtype, target)
+    declarations.update(dict.fromkeys(declared))
+    declared, dots = emit_dots(dtype, target, gemm_names(dtype)[3])
+    declarations.update(dict.fromkeys(declared))
+    return [*products, turn, dots]

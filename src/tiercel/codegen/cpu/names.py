@@ -6,9 +6,17 @@ from typing import Final
 
 from tiercel.dtypes import DType
 
-__all__ = ["CALL", "GEMM_DTYPES", "gemm_names"]
+__all__ = ["CALL", "CORE", "GEMM_DTYPES", "PIECES", "RARE", "gemm_names", "piece_of"]
 
 GEMM_DTYPES: Final = ("float32", "float64")
+
+CORE: Final = "core"
+RARE: Final = "rare"
+"""Pieces of the library: what every kernel needs, and rare arguments of mathematical functions. The others are the
+products of a dtype, by its name."""
+PIECES: Final = (CORE, RARE, *GEMM_DTYPES)
+"""The parts of the library that are compiled and mapped each by itself, when a kernel needs one: all of them take 0.4
+s, the core 15 ms. No piece calls another."""
 
 CALL: Final = "tc.call"
 """`i64 tc.call(ptr function, ptr frame)`: call with the floating-point flags cleared before and read after.
@@ -22,3 +30,11 @@ def gemm_names(dtype: DType) -> tuple[str, str, str, str]:
     """The products of a dtype: plain, packed, pack, vector."""
     base = f"tc.gemm.{dtype.name}"
     return base, f"{base}.packed", f"{base}.pack", f"{base}.vector"
+
+
+def piece_of(name: str) -> str:
+    """The piece of the library that has a function."""
+    parts = name.split(".")
+    if parts[1] == "math":
+        return RARE
+    return parts[2] if len(parts) > 2 and parts[2] in GEMM_DTYPES else CORE

@@ -46,9 +46,9 @@ def names():
 def test_compiled_code_is_listed():
     with tc.context(gdb=True):
         kept = compiled(), compiled()
-    first, second, third = names()
+    first, second, *library = names()  # as many pieces as this process has needed
     assert first == second == ["scaled loops", "scaled", "scaled arena"]
-    assert "runtime call" in third
+    assert any("runtime call" in piece for piece in library)
     assert all(f(X) is not None for f in kept)
 
 

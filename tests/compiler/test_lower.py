@@ -128,6 +128,33 @@ def test_dividing_by_a_sum_that_has_no_reciprocal(dtype):
         assert raised == want_raised, row
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_dividing_by_a_deviation_is_one_rounding_more(dtype):
+    """A row of docs/semantics.md; rows whose deviation has no reciprocal are divided."""
+    b = RegionBuilder("normal")
+    x = b.input("x", ("B", "N"), dtype)
+    mean = b.apply("divide", b.apply("sum", b.apply("multiply", x, x), axis=-1, keepdims=True), b.number(4))
+    runner = Runner(b.region(b.apply("divide", x, b.apply("sqrt", b.apply("add", mean, b.number(1e-5))))))
+    assert "inverse" in to_text(runner.lowered.function)
+    rng = np.random.default_rng(3)
+    rows = [rng.standard_normal(4) * scale for scale in (1.0, 1e-3, 1e-18, 1e18)]
+    rows += [[0, 0, 0, 0], [np.inf, 1, 1, 1], [np.nan, 1, 1, 1], [2e19, 1, 1, 1]]
+    for row in rows:
+        values = np.array([row], dtype)
+        with np.errstate(all="ignore"):
+            want = values / np.sqrt((values * values).sum(axis=-1, keepdims=True) / 4 + 1e-5)
+        np.testing.assert_allclose(runner(values), want, rtol=4 * np.finfo(dtype).eps)
+
+
+def test_a_maximum_is_divided_by():
+    b = RegionBuilder("peaks")
+    x = b.input("x", ("B", "N"), "float32")
+    runner = Runner(b.region(b.apply("divide", x, b.apply("max", x, axis=-1, keepdims=True))))
+    assert "inverse" not in to_text(runner.lowered.function)
+    values = np.random.default_rng(1).uniform(1, 2, (3, 40)).astype(np.float32)
+    np.testing.assert_array_equal(runner(values), values / values.max(axis=-1, keepdims=True))
+
+
 def test_a_scalar_between_row_steps_does_not_split_them():
     b = RegionBuilder("layer_norm_by_hand")
     x = b.input("x", ("B", "N"))

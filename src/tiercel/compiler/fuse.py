@@ -33,7 +33,7 @@ REDUCTIONS: Mapping[str, str] = {"sum": "add", "prod": "mul", "max": "max", "min
 """Operator -> reduction of the loop form."""
 CONTRACTIONS = ("matmul", "dot")
 CONVOLUTIONS = ("conv1d", "conv2d")
-_MAX_MEMBERS = 64  # code generation costs about 50 us a node; a group beyond that gains nothing more from fusing
+MAX_MEMBERS = 64  # code generation costs about 50 us a node; a group beyond that gains nothing more from fusing
 
 
 @dataclass(eq=False)
@@ -112,7 +112,7 @@ def row_shapes(domain: Shape) -> tuple[Shape, Shape]:
 
 def why_not(node: Node, group: Group) -> str | None:
     """Why `node` cannot be a member of `group`; None when it can."""
-    if len(group.nodes) >= _MAX_MEMBERS:
+    if len(group.nodes) >= MAX_MEMBERS:
         return "the group is full"
     if is_row_reduction(node):
         if group.contraction is not None:

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 CHUNK = 16_384
 """Elements of a one-dimensional nest that one thread takes at a time: 64 KiB of float32 per operand."""
+_LIGHT, _LEAST_CHUNK = 4, 1024
+"""Statements of a body for which `CHUNK` is right, and the least elements: longer bodies take fewer at a time, so that
+the work of a few thousand elements is shared out as well."""
 
 
 def identity_of(op: str, dtype: DType) -> float:
@@ -193,12 +196,16 @@ class Nests:
         if len(dims) == 1 and not (isinstance(dims[0], int) and dims[0] <= CHUNK):
             chunk, start, count, j = (state.fresh(n) for n in ("chunk", "start", "count", "j"))
             total = dim_expression(dims[0])
+            stmts = tuple(body((Binary("add", Var(start), Var(j)),)))
+            size = CHUNK
+            while size > _LEAST_CHUNK and size * len(stmts) > CHUNK * _LIGHT:
+                size //= 2
             inside = (
-                Let(start, Binary("mul", Var(chunk), Const(CHUNK, INDEX))),
-                Let(count, Binary("min", Const(CHUNK, INDEX), Binary("sub", total, Var(start)))),
-                For(j, Var(count), Block(tuple(body((Binary("add", Var(start), Var(j)),)))), "vector"),
+                Let(start, Binary("mul", Var(chunk), Const(size, INDEX))),
+                Let(count, Binary("min", Const(size, INDEX), Binary("sub", total, Var(start)))),
+                For(j, Var(count), Block(stmts), "vector"),
             )
-            state.emit(For(chunk, dim_expression(ceil_div(dims[0], CHUNK)), Block(inside), "parallel"))
+            state.emit(For(chunk, dim_expression(ceil_div(dims[0], size)), Block(inside), "parallel"))
             return
         if not dims:
             for stmt in body(()):

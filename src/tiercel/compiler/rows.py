@@ -15,7 +15,7 @@ from tiercel.compiler.dims import dim_expression
 from tiercel.compiler.elementwise import EXPENSIVE, cast
 from tiercel.compiler.expand import RECIPROCAL
 from tiercel.compiler.fuse import REDUCTIONS, Group, is_row_reduction
-from tiercel.compiler.graph import Node, Value
+from tiercel.compiler.graph import Node, Value, is_constant
 from tiercel.compiler.memory import Memory
 from tiercel.compiler.nests import Access, identity_of
 from tiercel.compiler.pointwise import needed_outside, outside_operands
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 _SHORT_PASS = 6
 """Members of a pass up to which it may be written twice."""
+_FROM_SUMS = frozenset(("add", "subtract", "multiply", "divide", "sqrt", "maximum"))
+"""Operators that make a mean, a variance or a deviation of a sum."""
 _RECIPROCAL_RANGE = (-120, 120)
 """Powers of two between which a float32 (and a float64) has a reciprocal that is a normal number."""
 
@@ -337,7 +339,8 @@ class RowBody:
 
         Those are sums: 1 / sum, rounded, is the reciprocal of a number that is half a unit in the last place from the
         sum, which is within what its terms may be off in another order; the quotient by that number is then rounded
-        once. A composite may say the same of its own divisor (`RECIPROCAL`).
+        once. So are means, and deviations: what is made of one sum and constants by a few roundings (`_FROM_SUMS`). A
+        composite may say the same of its own divisor (`RECIPROCAL`).
         """
         members = [n for n in self.group.nodes if n.outputs[0] in self.group.full and self.pass_of(n) == number]
         if len(members) > _SHORT_PASS:
@@ -348,12 +351,23 @@ class RowBody:
                 continue
             output, divisor = node.outputs[0].type, node.inputs[1]
             same = output.dtype is self.row_values[divisor].dtype  # type: ignore[attr-defined]
-            maker = self.maker.get(divisor)
-            total = maker is not None and is_row_reduction(maker) and maker.operator == "sum"
+            total = self._is_from_sum(divisor)
             if same and output.dtype.name in ("float32", "float64"):  # type: ignore[attr-defined]
                 if total or node.attributes.get(RECIPROCAL):
                     found.setdefault(divisor)
         return list(found)
+
+    def _is_from_sum(self, value: Value) -> bool:
+        """Is a row value a sum of its row, or made of one and of numbers by `_FROM_SUMS`?"""
+        maker = self.maker.get(value)
+        if maker is None:
+            return False
+        if is_row_reduction(maker):
+            return maker.operator == "sum"
+        if maker.operator not in _FROM_SUMS:
+            return False
+        rows = [v for v in maker.inputs if v in self.row_values]
+        return len(rows) == 1 and self._is_from_sum(rows[0]) and all(v in rows or is_constant(v) for v in maker.inputs)
 
     def _has_place(self, value: Value) -> bool:
         return value in self.scratch or value in self.writes

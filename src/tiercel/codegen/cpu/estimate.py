@@ -43,6 +43,11 @@ def node_weight(node: Expr) -> int:
     return sum(map(_weight, walk(node)))
 
 
+def is_plain(node: Expr) -> bool:
+    """Arithmetic of single instructions only."""
+    return all(_weight(part) == 1 for part in walk(node))
+
+
 def is_long(node: Expr) -> bool:
     """A float function of two operands, whose code is long enough to fill the processor with few vectors."""
     return isinstance(node, Binary) and node.op in _COSTLY and node.dtype.kind == "f"

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tiercel.codegen.cpu.mathematics import MATHEMATICS
+from tiercel.codegen.cpu.nans import NaNs
 from tiercel.codegen.cpu.text import REGISTER_TYPE, Lines, Value, Writer, literal, memory_type
 from tiercel.dtypes import DType, as_dtype
 from tiercel.loops.form import (
@@ -131,6 +132,7 @@ class Expressions:
         self.pinned = 0  # the innermost level that loads and divisions may not leave
         self.entry: Lines | None = None  # where stack memory is taken: the beginning of the function
         self._scratch: dict[str, str] = {}
+        self._nans = NaNs()
 
     # -- plumbing ---------------------------------------------------------------------------------------------
 
@@ -359,11 +361,22 @@ class Expressions:
         if dtype.name in HALVES:
             wide = self.binary(op, self.cast(a, FLOAT32), self.cast(b, FLOAT32))
             return self.cast(wide, dtype)
+        if op in ("min", "max") and dtype.kind == "f":
+            if self._nans.implies(a, b):
+                result = self.extreme_of_numbers(op, a, b)
+            elif self._nans.implies(b, a):
+                result = self.extreme_of_numbers(op, b, a)
+            else:
+                result = self._extreme(op, a, b)
+            self._nans.note(op, result, a, b)
+            return result
         if op in ("min", "max", "fmin", "fmax"):
             return self._extreme(op, a, b)
         if dtype.kind == "f":
             if op in _FLOAT_BINARY:
-                return self.instruction(op, f"{_FLOAT_BINARY[op]} {a}, {b.text}", dtype, a.lanes, a, b)
+                result = self.instruction(op, f"{_FLOAT_BINARY[op]} {a}, {b.text}", dtype, a.lanes, a, b)
+                self._nans.note(op, result, a, b)
+                return result
             if op == "copysign":
                 return self.intrinsic("copysign", "copysign", dtype, a, b)
             return self._mathematics(op, a, b)

@@ -8,22 +8,25 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from tiercel.codegen.cpu.estimate import is_long, node_weight
+from tiercel.codegen.cpu.estimate import is_long, is_plain, node_weight
 from tiercel.loops.form import Block, Expr, Load, Reduce, Stmt, Store, blocks, expressions, walk
 
 SHORT_BODY = 24
 """Work, in arithmetic nodes, up to which a body is short: writing it twice costs less than a millisecond."""
+_MOST_PLAIN = 400
+"""Work up to which arithmetic without any function gets four vectors: a chain waits for its own results otherwise."""
 
 
-def _weight(block: Block) -> tuple[int, int, bool]:
-    """(arithmetic nodes, widest element in bytes, anything long) of a body; transcendental functions count for about
-    ten.
+def _weight(block: Block) -> tuple[int, int, bool, bool]:
+    """(arithmetic nodes, widest element in bytes, anything long, no function at all) of a body; transcendental
+    functions count for about ten.
     """
-    work, width, long = 0, 1, False
+    work, width, long, plain = 0, 1, False, True
 
     def visit(node: Expr) -> None:
-        nonlocal work, width, long
+        nonlocal work, width, long, plain
         work += node_weight(node)
+        plain = plain and is_plain(node)
         for part in walk(node):
             long = long or is_long(part)
             if isinstance(part, Load):
@@ -41,7 +44,7 @@ def _weight(block: Block) -> tuple[int, int, bool]:
 
     for stmt in block.body:
         statement(stmt)
-    return work, width, long
+    return work, width, long, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +75,10 @@ class Target:
         only move data or are very long (a power takes the same time with two and half the compile time).
         `vectors` says how many where that is known better.
         """
-        work, width, long = _weight(body)
+        work, width, long, plain = _weight(body)
         folds = any(isinstance(stmt, Reduce) for stmt in body.body)
-        chosen = vectors or (4 if (8 <= work <= 120 or (folds and work < 8)) and not long else 2)
+        most = _MOST_PLAIN if plain else 120
+        chosen = vectors or (4 if (8 <= work <= most or (folds and work < 8)) and not long else 2)
         return max(2, min(64, chosen * self.vector_bytes // min(max(width, 4), 8)))
 
     def repeats(self, body: Block) -> bool:

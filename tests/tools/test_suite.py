@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 import math
 import os
@@ -23,10 +24,11 @@ from tiercel.errors import TiercelError
 from tiercel.tools import bench
 from tiercel.tools.suite import agreement, load, plot, record, schedule, statistics, table
 from tiercel.tools.suite import cases as real
-from tiercel.tools.suite.case import Cannot, Setting, next_power, padded
+from tiercel.tools.suite.case import DISTINCT, Cannot, Setting, next_power, padded
 from tiercel.tools.suite.child import Request
 from tiercel.tools.suite.peers import PEERS, Peer, chosen, environment
 from tiercel.tools.suite.process import Child, Failed
+from tiercel.tools.suite.progress import Progress, span
 
 CASE = CASES["doubling"]
 FAST = schedule.Options(True, 1, 60.0, 4, 0.0005, 30.0, 0.02, 30.0)
@@ -51,6 +53,7 @@ def measured():
     said = []
     made = schedule.run_case(REGISTRY, CASE, peers, FAST, said.append)
     assert said[0] == "doubling: tiercel"
+    assert said[-1] == "doubling: round 4 of 4"
     return record.make([made], peers, FAST, record.now())
 
 
@@ -110,6 +113,36 @@ def test_a_peer_that_hangs_is_ended():
     assert made["summary"]["ratio"] is None
 
 
+def test_ctrl_c_keeps_what_was_measured(tmp_path):
+    def tell(text):
+        if text == "doubling: numpy":
+            raise KeyboardInterrupt
+
+    with pytest.raises(schedule.Interrupted) as caught:
+        schedule.run_case(REGISTRY, CASE, [PEERS["tiercel"], PEERS["numpy"]], FAST, tell)
+    case = caught.value.case
+    assert case["peers"]["tiercel"]["state"] == "unfinished"
+    assert len(case["peers"]["tiercel"]["stream"]["calls_s"]) == 6
+    assert case["summary"]["ratio"] is None
+    made = record.make([case], [PEERS["tiercel"]], FAST, record.now())
+    assert record.check(made) is None
+    record.save(made, tmp_path / "r.json")
+    assert record.load(tmp_path / "r.json")["cases"][0]["summary"]["stream"]["tiercel"]["whole"]
+
+
+def test_rounds_that_were_made_count_after_ctrl_c():
+    def tell(text):
+        if text == "doubling: round 4 of 4":
+            raise KeyboardInterrupt
+
+    with pytest.raises(schedule.Interrupted) as caught:
+        schedule.run_case(REGISTRY, CASE, [PEERS["tiercel"], PEERS["numpy"]], FAST, tell)
+    peers = caught.value.case["peers"]
+    assert [len(rounds) for rounds in peers["numpy"]["steady"]] == [3, 3]
+    assert peers["numpy"]["state"] == "ok"
+    assert caught.value.case["summary"]["ratio"] > 0
+
+
 def test_tiercel_wrong_is_a_failure(measured, capsys):
     made = copy.deepcopy(measured)
     made["cases"][0]["peers"]["tiercel"] |= {"state": "wrong", "reason": "wrong at 2: off"}
@@ -125,6 +158,13 @@ def test_streams_and_inputs_are_the_same_everywhere():
     (first,), (second,) = CASE.made_inputs((4,)), CASE.made_inputs((4,))
     np.testing.assert_array_equal(first, second)
     assert not np.array_equal(first, CASE.made_inputs((5,))[0][:4])
+
+
+def test_a_long_stream_has_some_shapes_again_and_again(monkeypatch):
+    monkeypatch.setattr(type(CASE), "calls", (500, 64))
+    monkeypatch.setattr(type(CASE), "draw", lambda self, rng, quick: (int(rng.integers(1, 10**9)),))
+    assert len(set(CASE.stream(True))) <= DISTINCT < len(CASE.stream(True)) == 500
+    assert len(set(CASE.stream(False))) == 64 == DISTINCT
 
 
 # ---- processes -------------------------------------------------------------------------------------------------------
@@ -192,10 +232,12 @@ def test_a_busy_machine_is_mentioned(measured):
     assert not any("of a core" in str(part) for part in table.of_case({**case, "others_cpu_s": 0.5}))
 
 
-def test_every_peer_gets_the_same_threads_and_no_old_caches(tmp_path):
+def test_every_peer_gets_the_same_threads_and_no_old_caches(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     made = environment(3, str(tmp_path))
     assert {made[f"{n}_NUM_THREADS"] for n in ("OMP", "OPENBLAS", "MKL", "NUMBA", "TIERCEL")} == {"3"}
     assert made["TIERCEL_CACHE_DIR"].startswith(str(tmp_path))
+    assert "PYTHONDONTWRITEBYTECODE" not in made
     assert made["TORCHINDUCTOR_CACHE_DIR"].startswith(str(tmp_path))
 
 
@@ -288,7 +330,7 @@ def test_geometric_mean():
 
 def made_case(**steady):
     peers = {n: {"state": "ok", "steady": s} for n, s in steady.items()}
-    return {"shapes": [[1], [2]], "peers": peers}
+    return {"shapes": [[1], [2]], "peers": peers}  # what `compare` reads
 
 
 def test_the_best_peer_is_found_for_each_shape():
@@ -360,12 +402,76 @@ def test_text_is_no_record(tmp_path):
     assert record.check([]) == "no object"
 
 
-def test_merging_takes_the_last_of_each_case(measured):
+def test_merging_keeps_cases_and_threads_apart(measured):
     other = copy.deepcopy(measured)
-    other["cases"][0]["title"] = "later"
+    other["cases"][0]["threads"] = 2
     other["cases"].append({**other["cases"][0], "name": "second"})
     merged = record.merged([measured, other])
-    assert [(c["name"], c["title"]) for c in merged["cases"]] == [("doubling", "later"), ("second", "later")]
+    assert [(c["name"], c["threads"]) for c in merged["cases"]] == [("doubling", 1), ("doubling", 2), ("second", 2)]
+    assert record.check(merged) is None
+
+
+def test_a_case_with_other_shapes_replaces_the_one_before(measured):
+    other = copy.deepcopy(measured)
+    other["cases"][0] |= {"title": "later", "shapes": [[3], [7]]}
+    del other["cases"][0]["peers"]["printing"]
+    (case,) = record.merged([measured, other])["cases"]
+    assert case["title"] == "later"
+    assert "printing" not in case["peers"]
+
+
+def joinable(**peers):
+    """A record of one case, two shapes: name to seconds at both."""
+    made = {
+        n: {
+            "state": "ok",
+            "steady": [[a] * 3, [b] * 3],
+            "stream": {"prepare_s": 0.0, "calls_s": [a, b], "total_s": a + b, "whole": True},
+        }
+        for n, (a, b) in peers.items()
+    }
+    case = {"name": "made", "title": "made", "threads": 1, "labels": ["n"], "shapes": [[1], [2]], "sizes": [1, 2]}
+    case |= {"stream": [[1], [2]], "wall_s": 1.0, "others_cpu_s": 0.5, "peers": made}
+    case["summary"] = schedule.compare(case)
+    versions = dict.fromkeys(made, "1")
+    rest = {"schema": record.SCHEMA, "machine": {}, "options": {"threads": 1}, "started": ""}
+    return {**rest, "versions": versions, "cases": [case]}
+
+
+def test_peers_of_several_runs_are_compared_with_us_in_their_own():
+    # The machine was twice as slow in the second run: numba is faster than numpy there, compared with us.
+    first = joinable(tiercel=(1.0, 1.0), numpy=(2.0, 2.0))
+    second = joinable(tiercel=(2.0, 2.0), numba=(2.5, 8.0))
+    for records in ([first, second], [second, first]):
+        merged = record.merged(records)
+        assert record.check(merged) is None
+        assert merged["versions"].keys() == {"tiercel", "numpy", "numba"}
+        (case,) = merged["cases"]
+        assert list(case["peers"]) == ["tiercel", "numpy", "numba"]
+        assert [row["best"] for row in case["summary"]["shapes"]] == ["numba", "numpy"]
+        assert [row["ratio"] for row in case["summary"]["shapes"]] == [0.8, 0.5]
+        assert case["summary"]["against"] == {"numpy": pytest.approx(0.5), "numba": pytest.approx(math.sqrt(0.2))}
+        ratios = case["summary"]["stream_ratios"]
+        assert ratios == {"numpy": 0.5, "numba": pytest.approx(4 / 10.5), "compiling": pytest.approx(4 / 10.5)}
+        assert (case["wall_s"], case["others_cpu_s"]) == (2.0, 1.0)
+    assert record.merged([record.merged([first, second]), joinable(tiercel=(9.0, 9.0))])["cases"][0]["summary"][
+        "against"
+    ].keys() == {"numpy", "numba"}
+
+
+def test_a_peer_that_finished_once_is_not_lost():
+    first = joinable(tiercel=(1.0, 1.0), jax=(2.0, 2.0))
+    second = joinable(tiercel=(1.0, 1.0), jax=(3.0, 3.0))
+    failed = copy.deepcopy(second)
+    failed["cases"][0]["peers"]["jax"] = {"state": "slow", "reason": "over 14 s"}
+    (case,) = record.merged([first, failed])["cases"]
+    assert case["peers"]["jax"]["state"] == "ok"
+    assert case["summary"]["against"]["jax"] == pytest.approx(0.5)
+    (case,) = record.merged([first, second])["cases"]
+    assert case["summary"]["against"]["jax"] == pytest.approx(1 / 3)
+    failed["cases"][0]["peers"]["tiercel"] = {"state": "unfinished", "reason": "interrupted"}
+    (case,) = record.merged([first, failed])["cases"]
+    assert case["summary"]["ratio"] == pytest.approx(0.5)
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------
@@ -382,7 +488,7 @@ def test_a_record_is_shown_without_measuring(tiercel_command, saved, tmp_path):
     assert done.code == 0
     for text in ("doubling: twice the input", "absent: no_such_package is not installed", "died: SIGSEGV"):
         assert text in done.out
-    for text in ("6 calls of random shapes", "geometric mean", "1 thread each", "missing: absent", "<lambda>"):
+    for text in ("6 calls of random shapes", "geometric mean", "twice the input, 1 thread", "missing: absent"):
         assert text in done.out
     assert record.load(tmp_path / "again.json") == record.load(saved)
 
@@ -391,11 +497,27 @@ def test_cases_are_run_and_written(tiercel_command, tmp_path, monkeypatch):
     monkeypatch.setattr(bench, "CASES", CASES)
     monkeypatch.setattr(bench, "REGISTRY", REGISTRY)
     monkeypatch.setattr(schedule.Options, "usual", lambda quick, threads, limit: FAST)
-    done = tiercel_command("bench", "doubling", "--peers", "numpy", "--threads", 1, "--json", tmp_path / "r.json")
+    done = tiercel_command("bench", "doubling", "--peers", "numpy", "--threads", "1,1", "--json", tmp_path / "r.json")
     assert done.code == 0
+    assert "doubling: done, 1 of 1" in done.err
     (case,) = record.load(tmp_path / "r.json")["cases"]
     assert list(case["peers"]) == ["tiercel", "numpy"]
     assert case["summary"]["ratio"] > 0
+
+
+def test_a_run_that_is_interrupted_shows_and_writes_what_there_is(tiercel_command, measured, tmp_path, monkeypatch):
+    def run_case(registry, case, peers, options, tell):
+        case = {**measured["cases"][0]}
+        case["peers"] = {name: case["peers"][name] for name in ("tiercel", "numpy")}
+        raise schedule.Interrupted({**case, "summary": schedule.compare(case)})
+
+    monkeypatch.setattr(bench, "CASES", CASES)
+    monkeypatch.setattr(schedule, "run_case", run_case)
+    done = tiercel_command("bench", "doubling", "--json", tmp_path / "r.json")
+    assert done.code == 130
+    assert "geometric mean" in done.out
+    assert "interrupted" in done.err
+    assert record.load(tmp_path / "r.json")["cases"][0]["name"] == "doubling"
 
 
 def test_names_that_are_not_there(tiercel_command):
@@ -405,7 +527,7 @@ def test_names_that_are_not_there(tiercel_command):
     done = tiercel_command("bench", "softmax", "--peers", "numpi")
     assert done.code == 1
     assert "did you mean 'numpy'?" in done.err
-    assert tiercel_command("bench", "softmax", "--threads", "0").code == 2
+    assert tiercel_command("bench", "softmax", "--threads", "2,0").code == 2
     assert tiercel_command("bench", "softmax", "--limit", "-1").code == 2
 
 
@@ -420,8 +542,51 @@ def test_a_plot_is_drawn(measured, tmp_path):
     pytest.importorskip("matplotlib")
     plot.draw(measured, tmp_path / "p.png")
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    for name in ("p.svg", "q.svg"):
+        plot.draw({**measured, "cases": measured["cases"] * 5}, tmp_path / name)
+    text = (tmp_path / "p.svg").read_text(encoding="utf-8")
+    assert text == (tmp_path / "q.svg").read_text(encoding="utf-8")
+    for label in ("doubling", "tiercel", "printing", "ms of a steady call", "6 calls of random shapes"):
+        assert label in text
+    assert "crashing" not in text  # a peer that was never timed is in no legend
     with pytest.raises(TiercelError, match="nothing to draw"):
         plot.draw({**measured, "cases": []}, tmp_path / "q.png")
+    with pytest.raises(TiercelError, match="--plot"):
+        plot.draw(measured, tmp_path / "p.txt")
+
+
+@given(st.lists(st.floats(1e-6, 10), min_size=1, max_size=600), st.floats(0, 1))
+def test_the_line_of_a_stream_ends_where_it_ended_and_shows_its_stalls(calls, prepare):
+    at, count = plot.finished_by(prepare, calls)
+    ends = np.cumsum([prepare, *calls])[1:]
+    assert at == sorted(at)
+    assert count == sorted(set(count))
+    np.testing.assert_allclose(at, np.maximum(ends[np.array(count, int) - 1], 1e-6))
+    assert count[-1] == len(calls)
+    stalls = [i for i, seconds in enumerate(calls) if seconds > plot.STALL * statistics.median(calls)]
+    for stall in stalls:  # with both of its ends: a flat piece
+        assert {stall + 1.0, max(stall, 1.0)} <= set(count)
+
+
+def test_progress_tells_how_far_a_run_is():
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    now = [0.0]
+    shown = Terminal()
+    progress = Progress(4, shown, lambda: now[0])
+    progress.tell("lstm: numpy")
+    assert shown.getvalue().endswith("[--------------------] 0 of 4, 0 s  lstm: numpy")
+    now[0] = 120.0
+    progress.finished("lstm")
+    assert progress.line("gru: numpy") == "[#####---------------] 1 of 4, 2 min, about 6 min left  gru: numpy"
+    plain = io.StringIO()
+    progress = Progress(2, plain, lambda: now[0])
+    progress.tell("lstm: numpy")
+    progress.finished("lstm")
+    assert plain.getvalue() == "lstm: done, 1 of 2 after 0 s\n"
+    assert [span(s) for s in (3.2, 89, 90, 3599, 4200)] == ["3 s", "89 s", "2 min", "1 h 0 min", "1 h 10 min"]
 
 
 def test_tiercel_is_always_among_the_peers():

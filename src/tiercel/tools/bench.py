@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import compileall
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from tiercel.hotpath.processors import available_threads
 from tiercel.tools.suite import peers as peers_of_suite
 from tiercel.tools.suite import plot, record, schedule
 from tiercel.tools.suite.cases import CASES, REGISTRY
+from tiercel.tools.suite.progress import Progress
 
 __all__ = ["add_arguments", "run"]
 
@@ -33,11 +35,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--list", action="store_true", help="name them and what they measure, run none")
     parser.add_argument("--quick", action="store_true", help="fewer shapes, calls and rounds: under a minute a case")
     parser.add_argument("--peers", metavar="A,B", help=f"only these besides tiercel: {', '.join(peers_of_suite.PEERS)}")
-    parser.add_argument("--threads", type=_positive, metavar="N", help="of every peer (default: as many as cores)")
+    parser.add_argument(
+        "--threads",
+        type=_counts,
+        metavar="N,M",
+        help="of every peer; with several, each case is run with each (default: as many as cores)",
+    )
     parser.add_argument("--limit", type=_seconds, metavar="S", help="seconds for one peer in one case before rounds")
-    parser.add_argument("--plot", type=Path, metavar="PNG", help="draw latency against size, and the streams")
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help="draw latency against size, and the streams (PNG, SVG)"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured")
-    parser.add_argument("--load", type=Path, action="append", metavar="FILE", help="show such files, measure nothing")
+    parser.add_argument(
+        "--load", type=Path, action="append", metavar="FILE", help="show such files joined, measure nothing"
+    )
     parser.add_argument("--explain", action="store_true", help=_DETAIL)
 
 
@@ -78,21 +89,27 @@ def _run_suite(names: Sequence[str], options: argparse.Namespace) -> int:
         _show(loaded["cases"], options)
         return _finish(loaded, options)
     peers = peers_of_suite.chosen(options.peers.replace(" ", "").split(",") if options.peers else [])
-    threads = options.threads or available_threads().threads
-    how = schedule.Options.usual(options.quick, threads, options.limit)
+    threads = options.threads or [available_threads().threads]
+    hows = [schedule.Options.usual(options.quick, count, options.limit) for count in threads]
     started = record.now()
     done: list[dict[str, Any]] = []
+    # pip compiles what it installs; a checkout is compiled here, so that no worker process does it in a case.
+    compileall.compile_dir(str(Path(tiercel.__file__).parent), quiet=2)
+    progress = Progress(len(names) * len(hows), sys.stderr)
     try:
         for name in names:
-            done.append(schedule.run_case(REGISTRY, CASES[name], peers, how, _tell))
-            _tell("")
-            _show(done[-1:], options)
-            if options.json is not None:  # whoever interrupts the next case keeps this one
-                record.save(record.make(done, peers, how, started), options.json)
-    finally:
-        _tell("")
-        code = _finish(record.make(done, peers, how, started), options) if done else 0
-    return code
+            for how in hows:
+                done.append(schedule.run_case(REGISTRY, CASES[name], peers, how, progress.tell))
+                progress.finished(name)
+                _show(done[-1:], options)
+                if options.json is not None:  # whoever ends the process keeps this one
+                    record.save(record.make(done, peers, how, started), options.json)
+    except schedule.Interrupted as interrupted:
+        done.append(interrupted.case)
+        progress.clear()
+        _finish(record.make(done, peers, hows[-1], started), options)
+        raise
+    return _finish(record.make(done, peers, hows[-1], started), options)
 
 
 def _finish(made: Mapping[str, Any], options: argparse.Namespace) -> int:
@@ -124,17 +141,11 @@ def _show(cases: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> No
         console.print()
 
 
-def _tell(text: str) -> None:
-    """Say on a terminal what is going on, in one line that the next one overwrites."""
-    if sys.stderr.isatty():
-        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
+def _counts(text: str) -> list[int]:
+    numbers = [int(part) for part in text.split(",")]
+    if min(numbers) < 1:
         raise argparse.ArgumentTypeError("at least 1")
-    return number
+    return list(dict.fromkeys(numbers))
 
 
 def _seconds(text: str) -> float:

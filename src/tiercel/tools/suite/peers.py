@@ -69,7 +69,9 @@ class TiercelRuntime(Runtime):
         super().__init__(setting)
         import tiercel as tc
 
-        tc.jit, tc.constant, tc.Tensor  # noqa: B018 - imported when they are first named
+        # Modules are loaded when they are first needed: by naming these, and by decorating a function.
+        tc.constant, tc.Tensor  # noqa: B018
+        tc.jit(clock)
 
     def wait(self, seconds: float) -> None:
         import tiercel as tc
@@ -244,7 +246,9 @@ def chosen(names: Sequence[str]) -> list[Peer]:
 
 def environment(threads: int, folder: str) -> dict[str, str]:
     """Return the variables of a child: the same number of threads for everybody, and no cache from an earlier run."""
-    kept = {k: v for k, v in os.environ.items() if k not in ("TIERCEL_LOG", "TIERCEL_DEBUG", "TIERCEL_DISABLE")}
+    # What pip has compiled is there for all peers; a checkout of Tiercel must be allowed to be compiled as well.
+    left_out = ("TIERCEL_LOG", "TIERCEL_DEBUG", "TIERCEL_DISABLE", "PYTHONDONTWRITEBYTECODE")
+    kept = {k: v for k, v in os.environ.items() if k not in left_out}
     counts = ("OMP", "OPENBLAS", "MKL", "NUMBA", "TIERCEL")
     kept |= {f"{name}_NUM_THREADS": str(threads) for name in counts}
     kept |= {

@@ -27,7 +27,7 @@ from tiercel.tools.suite.peers import Peer
 from tiercel.tools.suite.process import Child, Failed
 from tiercel.tools.suite.statistics import geometric_mean, median, percentile, ratio_of_rounds
 
-__all__ = ["OURS", "Options", "compare", "run_case"]
+__all__ = ["OURS", "Interrupted", "Options", "compare", "run_case"]
 
 OURS: Final = "tiercel"
 # A peer that is so much slower than the fastest at a shape, and takes longer than this, gets a turn there in the first
@@ -38,6 +38,18 @@ _ROUNDS_FOR_HOPELESS: Final = 3
 _FEWEST_ROUNDS: Final = 3
 
 
+class Interrupted(KeyboardInterrupt):
+    """Somebody has had enough of a case.
+
+    Attributes:
+        case: as `run_case` returns it, with what was measured until then.
+    """
+
+    def __init__(self, case: dict[str, Any]) -> None:
+        super().__init__()
+        self.case = case
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """How to measure.
@@ -45,7 +57,8 @@ class Options:
     Attributes:
         quick: fewer shapes, calls and rounds.
         threads: for every peer.
-        limit_s: what stream, settling and comparing of one (case, peer) may take.
+        limit_s: what stream, settling and comparing of one (case, peer) may take. The stream may take two thirds of it:
+            a peer that is slow there is cut short, and its steady calls are measured all the same.
         rounds: of the steady part.
         turn_s: how long a peer calls at a shape in a round.
         steady_s: when rounds have taken so long, no further one begins (3 are always made).
@@ -81,12 +94,16 @@ def run_case(
         peers: those who compute it; missing packages are noted.
         options: how.
         tell: called with a line about what happens now.
+
+    Raises:
+        Interrupted: by Ctrl-C; has what was measured.
     """
     shapes = list(case.shapes(options.quick))
     stream = case.stream(options.quick)
     record: dict[str, Any] = {
         "name": case.name,
         "title": case.title,
+        "threads": options.threads,
         "labels": list(case.labels),
         "shapes": [list(s) for s in shapes],
         "sizes": [case.size(s) for s in shapes],
@@ -112,18 +129,29 @@ def run_case(
             for name in list(children):
                 if out[name]["state"] != "ok":
                     children.pop(name).close()
-            tell(f"{case.name}: rounds")
-            record["rounds"] = _rounds(options, children, shapes, out)
+            record["rounds"] = _rounds(case.name, options, children, shapes, out, tell)
             for name, child in children.items():
                 try:
                     out[name]["told"] = child.ask("describe")
                 except Failed as failed:
                     _note(out[name], failed)
-            record["others_cpu_s"] = others.seconds([child.process.pid for child in children.values()])
-            record["wall_s"] = time.monotonic() - began
+            return _closed(record, others, began, children)
+        except KeyboardInterrupt:
+            for entry in out.values():
+                rounds = entry.get("steady", [[]])
+                if entry["state"] == "ok" and min(map(len, rounds)) < _FEWEST_ROUNDS:
+                    entry.pop("steady", None)
+                    entry |= {"state": "unfinished", "reason": "interrupted"}
+            raise Interrupted(_closed(record, others, began, children)) from None
         finally:
             for child in children.values():
                 child.close()
+
+
+def _closed(record: dict[str, Any], others: Others, began: float, children: Mapping[str, Child]) -> dict[str, Any]:
+    """Add what is known at the end."""
+    record["others_cpu_s"] = others.seconds([child.process.pid for child in children.values()])
+    record["wall_s"] = time.monotonic() - began
     record["summary"] = compare(record)
     return record
 
@@ -144,7 +172,7 @@ def _begin(
             entry["export"] = _export(request, options)
         child = Child(request, peer.name, options.limit_s)
         entry["import_s"] = child.started["import_s"]
-        entry["stream"] = child.ask("stream", shapes=stream, limit_s=options.limit_s)
+        entry["stream"] = child.ask("stream", shapes=stream, limit_s=options.limit_s * 2 / 3)
         entry["settle"] = child.ask("settle", shapes=shapes, seconds=options.settle_s)
         children[peer.name] = child
     except Failed as failed:
@@ -215,7 +243,14 @@ def _agree(
     return known
 
 
-def _rounds(options: Options, children: dict[str, Child], shapes: list[Shape], out: dict[str, dict[str, Any]]) -> int:
+def _rounds(
+    case: str,
+    options: Options,
+    children: dict[str, Child],
+    shapes: list[Shape],
+    out: dict[str, dict[str, Any]],
+    tell: Callable[[str], None],
+) -> int:
     """Fill in `steady`: for each peer and shape the median seconds of a call, round by round."""
     for name, child in children.items():
         out[name]["steady"] = [[] for _ in shapes]
@@ -224,6 +259,7 @@ def _rounds(options: Options, children: dict[str, Child], shapes: list[Shape], o
     turn = 0
     number = 0
     while number < options.rounds:
+        tell(f"{case}: round {number + 1} of {options.rounds}")
         for index, shape in enumerate(shapes):
             names = [n for n in children if out[n]["state"] == "ok"]
             fastest = min((median(s) for n in names if (s := out[n]["steady"][index])), default=0.0)
@@ -249,35 +285,42 @@ def _rounds(options: Options, children: dict[str, Child], shapes: list[Shape], o
 def compare(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the numbers of a case that tables show.
 
-    Keys: `shapes` (for each shape: `best`, the fastest other peer's name, and the `ratio` of our time to its, with
-    `low` and `high`), `ratio` (geometric mean of them), `stream` (for each peer: first_s, prepare_s, p50_s, p99_s,
-    max_s, total_s, whole), `stream_ratios` (our total to the best compiling peer's, to NumPy's and to torch's),
-    `against` (peer to geometric mean of our time to its).
+    Keys: `shapes` (for each shape: `median_s` of each peer, `best`, the other peer that is fastest compared with us,
+    and the `ratio` of our time to its, with `low` and `high`), `ratio` (geometric mean of them), `stream` (for each
+    peer: first_s, prepare_s, p50_s, p99_s, max_s, total_s, whole), `stream_ratios` (of our total to each peer's, and as
+    `compiling` to the best compiling peer's), `against` (peer to geometric mean of our time to its).
+
+    A peer that was measured in another run (see `record.merged`) has what we took in that one beside it, and is
+    compared with that.
     """
     peers: Mapping[str, Any] = record["peers"]
     steady = {n: p["steady"] for n, p in peers.items() if p["state"] == "ok" and "steady" in p}
+    ours = steady.pop(OURS, None)
     rows: list[dict[str, Any]] = []
+    against: dict[str, list[float]] = {name: [] for name in steady}
     for index in range(len(record["shapes"])):
-        medians = {name: median(rounds[index]) for name, rounds in steady.items() if rounds[index]}
-        row: dict[str, Any] = {"median_s": medians}
-        others = {name: value for name, value in medians.items() if name != OURS}
-        if others:
-            best = min(others, key=others.__getitem__)
-            row["best"] = best
-            if OURS in medians:
-                ratio = ratio_of_rounds(steady[OURS][index], steady[best][index])
-                row |= {"ratio": ratio.value, "low": ratio.low, "high": ratio.high}
+        timed = {name: rounds[index] for name, rounds in steady.items() if rounds[index]}
+        row: dict[str, Any] = {"median_s": {name: median(times) for name, times in timed.items()}}
+        ratios = {}
+        for name, times in timed.items():
+            beside = peers[name].get("beside", {}).get("steady", ours)
+            if beside and beside[index]:
+                ratios[name] = ratio_of_rounds(beside[index], times)
+                against[name].append(ratios[name].value)
+        if ours and ours[index]:
+            row["median_s"][OURS] = median(ours[index])
+        if ratios:
+            row["best"] = max(ratios, key=lambda name: ratios[name].value)
+            ratio = ratios[row["best"]]
+            row |= {"ratio": ratio.value, "low": ratio.low, "high": ratio.high}
+        elif timed:
+            row["best"] = min(timed, key=row["median_s"].__getitem__)
         rows.append(row)
-    against = {}
-    for name in steady:
-        pairs = [(r["median_s"][OURS], r["median_s"][name]) for r in rows if {OURS, name} <= r["median_s"].keys()]
-        if pairs and name != OURS:
-            against[name] = geometric_mean(a / b for a, b in pairs)
-    ratios = [r["ratio"] for r in rows if "ratio" in r]
+    ratios_of_shapes = [r["ratio"] for r in rows if "ratio" in r]
     return {
         "shapes": rows,
-        "ratio": geometric_mean(ratios) if ratios else None,
-        "against": against,
+        "ratio": geometric_mean(ratios_of_shapes) if ratios_of_shapes else None,
+        "against": {name: geometric_mean(values) for name, values in against.items() if values},
         "stream": {n: _stream(p["stream"]) for n, p in peers.items() if "stream" in p},
         "stream_ratios": _stream_ratios(peers),
     }
@@ -299,17 +342,19 @@ def _stream(stream: Mapping[str, Any]) -> dict[str, Any]:
 def _stream_ratios(peers: Mapping[str, Any]) -> dict[str, float]:
     from tiercel.tools.suite.peers import PEERS
 
-    totals = {
-        n: p["stream"]["total_s"]
-        for n, p in peers.items()
-        if p["state"] == "ok" and "stream" in p and p["stream"]["whole"]
-    }
-    ours = totals.pop(OURS, None)
-    if ours is None:
-        return {}
-    compiling = [total for n, total in totals.items() if n in PEERS and PEERS[n].compiles]
-    ratios = {"compiling": ours / min(compiling)} if compiling else {}
-    return ratios | {n: ours / totals[n] for n in ("numpy", "torch") if n in totals}
+    def total(name: str) -> float | None:
+        stream = peers.get(name, {}).get("stream")
+        return stream["total_s"] if stream and stream["whole"] and peers[name]["state"] == "ok" else None
+
+    ours = total(OURS)
+    ratios = {}
+    for name in peers:
+        theirs = total(name)
+        beside = peers[name].get("beside", {}).get("stream_s", ours)
+        if name != OURS and theirs is not None and beside is not None:
+            ratios[name] = beside / theirs
+    compiling = [ratio for name, ratio in ratios.items() if name in PEERS and PEERS[name].compiles]
+    return ({"compiling": max(compiling)} if compiling else {}) | ratios
 
 
 def _text(shape: Sequence[int]) -> str:

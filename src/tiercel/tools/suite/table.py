@@ -72,7 +72,11 @@ def _table(title: str, first: str, columns: Sequence[str]) -> Table:
 def _latency(case: Mapping[str, Any]) -> Table:
     timed = [name for name, p in case["peers"].items() if "steady" in p]
     head = "steady call, median of rounds"
-    table = _table(f"{case['name']}: {case['title']}", " x ".join(case["labels"]), [*timed, "to best", "95% range"])
+    table = _table(
+        f"{case['name']}: {case['title']}, {_threads(case)}",
+        " x ".join(case["labels"]),
+        [*timed, "to best", "95% range"],
+    )
     table.caption = head
     for shape, row in zip(case["shapes"], case["summary"]["shapes"], strict=True):
         cells = []
@@ -86,6 +90,10 @@ def _latency(case: Mapping[str, Any]) -> Table:
     return table
 
 
+def _threads(case: Mapping[str, Any]) -> str:
+    return f"{case['threads']} {'thread' if case['threads'] == 1 else 'threads'}"
+
+
 def _ratio(value: float | None) -> str:
     if value is None:
         return "-"
@@ -95,7 +103,7 @@ def _ratio(value: float | None) -> str:
 
 def _stream(case: Mapping[str, Any]) -> Table:
     columns = ["prepare", "first call", "p50", "p99", "longest", "total", "calls", "peak MB", "+ workers"]
-    title = f"{case['name']}: {len(case['stream'])} calls of random shapes, from cold"
+    title = f"{case['name']}: {len(case['stream'])} calls of random shapes, from cold, {_threads(case)}"
     table = _table(title, "peer", columns)
     for name, numbers in case["summary"]["stream"].items():
         stream = case["peers"][name]["stream"]
@@ -116,28 +124,35 @@ def of_run(record: Mapping[str, Any]) -> list[RenderableType]:
     """Return the table of all cases, and what it was measured on."""
     cases = record["cases"]
     names = sorted({n for c in cases for n in c["summary"]["against"]}, key=list(record["versions"]).index)
-    columns = ["best peer", *names, "stream", "compiled"]
+    columns = ["threads", "best peer", "worst", *names, "stream", "/ numpy", "/ torch", "compiled"]
     table = _table("Tiercel's time to that of others; below 1: faster", "case", columns)
-    table.caption = "steady calls: geometric means over shapes; stream: total time to that of the best compiling peer"
+    table.caption = (
+        "steady calls: geometric means over shapes (worst: of the shapes, to the best peer); stream: total time to "
+        "that of the best compiling peer, to NumPy's and to torch's"
+    )
     for case in cases:
         summary = case["summary"]
-        stream = summary["stream_ratios"].get("compiling")
+        streams = [_ratio(summary["stream_ratios"].get(name)) for name in ("compiling", "numpy", "torch")]
         state = case["peers"].get(OURS, {})
+        count = str(case["threads"])
         if state.get("state") != "ok":
-            table.add_row(case["name"], f"[red]{state.get('state', 'not run')}[/red]")
+            table.add_row(case["name"], count, f"[red]{state.get('state', 'not run')}[/red]")
             continue
+        worst = max((row["ratio"] for row in summary["shapes"] if "ratio" in row), default=None)
         against = (f"{summary['against'][n]:.2f}" if n in summary["against"] else "-" for n in names)
-        table.add_row(case["name"], _ratio(summary["ratio"]), *against, _ratio(stream), compiled_share(state))
-    means = overall(cases)
+        steady = (_ratio(summary["ratio"]), _ratio(worst))
+        table.add_row(case["name"], count, *steady, *against, *streams, compiled_share(state))
     table.add_section()
-    table.add_row("geometric mean", _ratio(means["ratio"]), *("" for _ in names), _ratio(means["stream"]), "")
+    for count in sorted({case["threads"] for case in cases}):
+        means = overall(case for case in cases if case["threads"] == count)
+        streams = [_ratio(means[key]) for key in ("stream", "numpy", "torch")]
+        table.add_row("geometric mean", str(count), _ratio(means["ratio"]), "", *("" for _ in names), *streams, "")
     machine = record["machine"]
-    options = record["options"]
     versions = ", ".join(f"{n} {v}" for n, v in record["versions"].items() if v)
     missing = [n for n, v in record["versions"].items() if not v]
     lines = [
         f"{machine['processor']}, {machine['cores']} cores, {machine['system']}, Python {machine['python']}",
-        f"{options['threads']} {'thread' if options['threads'] == 1 else 'threads'} each; {versions}",
+        versions,
         *([f"missing: {', '.join(missing)}"] if missing else []),
     ]
     return [table, *lines]

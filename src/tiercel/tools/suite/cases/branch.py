@@ -44,6 +44,7 @@ class Branch(Case):
 
     name = "branch"
     title = "a branch on the mean of the input"
+    calls = (3000, 10_000)
     rtol = 1e-4
 
     def shapes(self, quick: bool) -> list[Shape]:
@@ -103,6 +104,7 @@ class EarlyExit(Branch):
 
     name = "early-exit"
     title = f"up to {DEPTH} layers, left when every row is sure"
+    calls = (600, 2000)
     # A row at the threshold: rounding may decide for one more layer.
     odd_share = 0.0
 

@@ -63,7 +63,7 @@ class Pyramid(Case):
     title = "multi-scale convolutions on images of 96 to 512 pixels"
     labels = ("batch", "pixels")
     rtol = 2e-4
-    calls = (15, 60)
+    calls = (60, 100)
     onnx_inputs = (("x", {0: "batch", 2: "height", 3: "width"}),)
 
     def shapes(self, quick: bool) -> list[Shape]:

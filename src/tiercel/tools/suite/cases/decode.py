@@ -35,7 +35,7 @@ class DecodeAttention(Case):
     title = "attention of n steps with a growing cache, 12 heads of 64"
     labels = ("steps",)
     rtol = 1e-4
-    calls = (12, 40)
+    calls = (300, 300)
 
     def shapes(self, quick: bool) -> list[Shape]:
         return [(32,), (512,)] if quick else [(16,), (64,), (256,), (512,)]
@@ -155,7 +155,7 @@ class Decode(Case):
     title = f"greedy decoding of n tokens, {LAYERS} layers, hidden {HIDDEN}, {WORDS} words"
     labels = ("steps",)
     rtol = 1e-3
-    calls = (8, 30)
+    calls = (60, 60)
 
     def shapes(self, quick: bool) -> list[Shape]:
         return [(16,), (96,)] if quick else [(16,), (64,), (256,), (512,)]

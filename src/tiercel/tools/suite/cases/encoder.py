@@ -64,7 +64,6 @@ class Encoder(Case):
 
     labels = ("batch", "length")
     rtol = 1e-4
-    calls = (15, 80)
     onnx_inputs = (("x", {0: "batch", 1: "length"}),)
 
     def __init__(self, hidden: int, depth: int) -> None:
@@ -72,6 +71,7 @@ class Encoder(Case):
         self.depth = depth
         what = "block" if depth == 1 else "encoder"
         self.name = f"{what}-{hidden}"
+        self.calls = {(384, 1): (250, 200), (768, 1): (100, 100), (384, 6): (80, 60)}.get((hidden, depth), (16, 24))
         layers = "" if depth == 1 else f" of {depth} layers"
         self.title = f"transformer {what}{layers}, hidden {hidden}, {hidden // HEAD} heads"
 

@@ -36,6 +36,7 @@ class Experts(Case):
     name = "experts"
     title = f"mixture of {EXPERTS} experts, one for each token"
     labels = ("tokens",)
+    calls = (1500, 3000)
     rtol = 1e-4
     # Two experts with nearly the same logit: rounding may decide for a whole row.
     odd_share = 0.002

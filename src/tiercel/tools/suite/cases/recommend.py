@@ -52,6 +52,7 @@ class Recommend(Case):
     name = "recommend"
     title = "recommendation: 4 bags of embeddings of changing length, MLP"
     labels = ("batch", "longest bag")
+    calls = (1500, 4000)
     rtol = 1e-4
     onnx_inputs = (("ids", {1: "batch", 2: "length"}), ("dense", {0: "batch"}))
 

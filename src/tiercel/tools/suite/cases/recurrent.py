@@ -102,7 +102,7 @@ class Recurrent(Case):
     states = 2
     ragged = False
     plain: Any = staticmethod(lstm)
-    calls = (30, 150)
+    calls = (120, 300)
 
     def shapes(self, quick: bool) -> list[Shape]:
         if quick:
@@ -249,7 +249,6 @@ class LSTMCell(Recurrent):
     """
 
     plain = staticmethod(lstm_cell)
-    calls = (100, 300)
 
     def __init__(self, name: str, title: str, lengths: tuple[int, ...], drawn: tuple[int, int], either: bool) -> None:
         self.name = name
@@ -257,6 +256,7 @@ class LSTMCell(Recurrent):
         self.lengths = lengths
         self.drawn = drawn
         self.either = either
+        self.calls = (100, 250) if either else (400, 1000)
 
     def shapes(self, quick: bool) -> list[Shape]:
         return [(32, n) for n in self.lengths]

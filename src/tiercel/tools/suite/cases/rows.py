@@ -86,6 +86,7 @@ class Softmax(Rows):
 
     name = "softmax"
     title = "softmax over 768 columns"
+    calls = (2000, 6000)
 
     def numpy(self, weights: Weights) -> Call:
         return softmax
@@ -117,6 +118,7 @@ class LayerNorm(Rows):
 
     name = "layer-norm"
     title = "layer norm over 768 columns"
+    calls = (1000, 3000)
     rtol = 5e-5
 
     def weights(self, rng: np.random.Generator) -> Weights:
@@ -157,6 +159,7 @@ class GeluMLP(Rows):
 
     name = "gelu-mlp"
     title = "768 to 3072, GELU, to 768"
+    calls = (150, 400)
     rtol = 1e-4
 
     def shapes(self, quick: bool) -> list[Shape]:
@@ -210,6 +213,7 @@ class Chain(Rows):
 
     name = "chain"
     title = "50 elementwise operators on (rows, 768)"
+    calls = (300, 1000)
 
     def numpy(self, weights: Weights) -> Call:
         return chain

@@ -36,7 +36,7 @@ class StateSpace(Case):
     title = "state-space scan over time, 128 channels of 16 states"
     labels = ("batch", "length")
     rtol = 2e-4
-    calls = (20, 80)
+    calls = (400, 500)
     onnx_inputs = (
         *((name, {0: "batch", 1: "length"}) for name in ("x", "delta", "into", "out_of")),
         ("h", {0: "batch"}),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tiercel.compiler.convolution import lower_convolution
 from tiercel.compiler.fuse import CONVOLUTIONS, Group
 from tiercel.compiler.pointwise import lower_pointwise
 from tiercel.compiler.products import lower_product
 from tiercel.compiler.rows import lower_rows
-from tiercel.compiler.windows import lower_convolution
 
 if TYPE_CHECKING:
     from tiercel.compiler.lower import Lowerer

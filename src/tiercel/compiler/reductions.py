@@ -6,6 +6,7 @@ with one partial result per lane. All of a long array is folded in chunks, then 
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,9 @@ from tiercel.shapes import DimLike, ceil_div
 
 if TYPE_CHECKING:
     from tiercel.compiler.lower import Lowerer
+
+FEW = 16
+"""Terms up to which a sum is written out, so that the lanes of vectors are results."""
 
 
 def _in_chunks(
@@ -126,10 +130,24 @@ def lower_reduction(state: Lowerer, node: Node) -> None:
     combined = Access(access.memory, (*outer_access.strides, *inner_access.strides))
     buffer = state.nests.declare(combined, (*outer_dims, *inner_dims), node.inputs[0].name or "x")
     stores = [state.nests.declare(t, outer_dims, output.name or "y") for t in targets]
-    trailing = inner_access.strides[-1:] == (1,) and outer_access.strides[-1:] != (1,)
 
     def finish(index: tuple[Expr, ...]) -> list[Stmt]:
         return [Store(s, index, cast(Var(name, accumulator), s.dtype)) for s in stores]
+
+    few = 1
+    for dim in inner_dims:
+        few *= dim if isinstance(dim, int) else FEW + 1
+    if outer_dims and few <= FEW:
+        # lanes are results: as many terms as there are, one after the other
+        places = [tuple(Const(i, INDEX) for i in at) for at in itertools.product(*map(range, inner_dims))]  # type: ignore[arg-type]
+
+        def terms(index: tuple[Expr, ...]) -> list[Stmt]:
+            values = [cast(Load(buffer, (*index, *at)), accumulator) for at in places]
+            return [Local(name, start), *(Reduce(name, op, value) for value in values), *finish(index)]
+
+        state.nests.elements(outer_dims, terms)
+        return
+    trailing = inner_access.strides[-1:] == (1,) and outer_access.strides[-1:] != (1,)
 
     if trailing:
 

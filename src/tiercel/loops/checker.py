@@ -15,6 +15,7 @@ from tiercel.loops.form import (
     Block,
     Buffer,
     Contract,
+    Convolve,
     Expr,
     For,
     Function,
@@ -30,6 +31,7 @@ from tiercel.loops.form import (
     Stmt,
     Store,
     Turn,
+    Unfold,
     Var,
     While,
     expressions,
@@ -161,10 +163,14 @@ def _check_statement(stmt: Stmt, scope: _Scope, outputs: dict[str, DType]) -> No
             for buffer in operands:
                 if scope.buffers.get(buffer.name) != buffer:
                     raise IllFormed(f"{type(stmt).__name__.lower()}: buffer {buffer.name} is not declared")
-        case Turn():
+        case Turn() | Unfold():
             for buffer in (stmt.source, stmt.target):
                 if scope.buffers.get(buffer.name) != buffer:
-                    raise IllFormed(f"turn: buffer {buffer.name} is not declared")
+                    raise IllFormed(f"{type(stmt).__name__.lower()}: buffer {buffer.name} is not declared")
+        case Convolve():
+            for part in (stmt.weights, stmt.image, stmt.offsets, stmt.c, stmt.bias):
+                if part is not None and scope.buffers.get(part.name) != part:
+                    raise IllFormed(f"convolve: buffer {part.name} is not declared")
         case Output():
             if outputs.get(stmt.name) is not stmt.value.dtype:
                 raise IllFormed(f"output {stmt.name} is not declared as {stmt.value.dtype.name}")

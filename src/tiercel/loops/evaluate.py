@@ -14,6 +14,7 @@ import numpy as np
 
 from tiercel.loops.form import (
     THREAD_COUNT,
+    UNFOLD_SLACK,
     Allocate,
     Assign,
     Binary,
@@ -23,6 +24,7 @@ from tiercel.loops.form import (
     Compare,
     Const,
     Contract,
+    Convolve,
     Exit,
     Expr,
     Fma,
@@ -42,6 +44,7 @@ from tiercel.loops.form import (
     Store,
     Turn,
     Unary,
+    Unfold,
     Var,
     While,
 )
@@ -235,6 +238,10 @@ class _Machine:
             case Turn():
                 m, n = int(self.value(stmt.m)), int(self.value(stmt.n))
                 self.view(stmt.target)[:n, :m] = self.view(stmt.source)[:m, :n].T
+            case Unfold():
+                self.unfold(stmt)
+            case Convolve():
+                self.convolve(stmt)
             case Exit():
                 raise _Left(stmt.site)
             case Output():
@@ -255,6 +262,33 @@ class _Machine:
                 self.block(stmt.epilogue)
         for name in (stmt.row, stmt.column, stmt.accumulator):
             self.names.pop(name, None)
+
+    def unfold(self, stmt: Unfold) -> None:
+        top, left, rows, pitch = (int(self.value(e)) for e in (stmt.top, stmt.left, stmt.rows, stmt.pitch))
+        source, target = self.view(stmt.source), self.view(stmt.target)
+        plane = rows * pitch + UNFOLD_SLACK
+        for number in range(source.shape[0] * stmt.down * stmt.across):
+            channel, a, b = np.unravel_index(number, (source.shape[0], stmt.down, stmt.across))
+            here = target[number * plane : (number + 1) * plane]
+            here[:] = 0
+            for r in range(rows):
+                y = top + r * stmt.down + a
+                for x in range(pitch):
+                    column = left + x * stmt.across + b
+                    if 0 <= y < source.shape[1] and 0 <= column < source.shape[2]:
+                        here[r * pitch + x] = source[channel, y, column]
+
+    def convolve(self, stmt: Convolve) -> None:
+        c, weights, image = self.view(stmt.c), self.view(stmt.weights), self.view(stmt.image)
+        pitch, offsets = int(self.value(stmt.pitch)), self.view(stmt.offsets)
+        _, height, width = c.shape
+        at = (np.arange(height)[:, None] * pitch + np.arange(width)).reshape(-1)
+        total = weights @ image[offsets[:, None] + at]
+        if stmt.bias is not None:
+            total = total + self.view(stmt.bias)[:, None]
+        if stmt.low is not None:
+            total = np.maximum(total, c.dtype.type(stmt.low))
+        c[...] = total.reshape(c.shape)
 
 
 def evaluate(

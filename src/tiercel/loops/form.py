@@ -532,6 +532,69 @@ class Turn(Stmt):
         _require(self.source.dtype.name in ("float32", "float64"), f"turn does not take {self.source.dtype.name}")
 
 
+UNFOLD_SLACK = 64
+"""Elements behind each plane of `Unfold`, for vectors that begin inside: zeros, or numbers of the image."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unfold(Stmt):
+    """Lay a part of an image out so that every tap of a convolution is a shift.
+
+    `source` has (channels, rows, columns). What is read begins at row `top` and column `left`; rows and columns that
+    are not there (of padding, below 0 or beyond the end) read as 0. `target`, of rank 1, gets `down * across` planes a
+    channel, of `rows * pitch` elements and `UNFOLD_SLACK` more: element (r, x) of plane (a, b) of channel c is
+
+        source[c, top + r * down + a, left + x * across + b]
+
+    and lies at `((c * down + a) * across + b) * (rows * pitch + UNFOLD_SLACK) + r * pitch + x`.
+    """
+
+    source: Buffer
+    target: Buffer
+    top: Expr
+    left: Expr
+    rows: Expr
+    pitch: Expr
+    down: int = 1
+    across: int = 1
+
+    def __post_init__(self) -> None:
+        _require(self.source.rank == 3 and self.target.rank == 1, "unfold: an image of 3 axes into a row")
+        _require(self.source.dtype is self.target.dtype, "unfold: operands of different dtypes")
+        _require(self.source.dtype.name in ("float32", "float64"), f"unfold does not take {self.source.dtype.name}")
+        _require(self.down > 0 and self.across > 0, "unfold: strides are positive")
+
+
+@dataclass(frozen=True, slots=True)
+class Convolve(Stmt):
+    """Sums over the taps of windows, for every output of a block and every position in it, from 0 in their order.
+
+        c[o, y, x] = max(low, bias[o] + sum over t of weights[o, t] * image[y * pitch + x + offsets[t]])
+
+    `weights` is (outputs, taps), `c` (outputs, height, width), rows of both are
+    contiguous; `image` is what `Unfold` gives, `offsets` has a number a tap. Without `bias` nothing is added; NaNs are
+    kept, and a `low` of None changes nothing.
+    """
+
+    weights: Buffer
+    image: Buffer
+    offsets: Buffer
+    c: Buffer
+    pitch: Expr
+    bias: Buffer | None = None
+    low: float | None = None
+
+    def __post_init__(self) -> None:
+        ranks = (self.weights.rank, self.image.rank, self.offsets.rank, self.c.rank)
+        _require(ranks == (2, 1, 1, 3), f"convolve: operands of ranks {ranks}")
+        _require(self.weights.dtype is self.image.dtype is self.c.dtype, "convolve: operands of different dtypes")
+        _require(self.c.dtype.name in ("float32", "float64"), f"convolve does not take {self.c.dtype.name}")
+        _require(self.offsets.dtype is INDEX, "convolve: offsets are not int64")
+        _require(
+            self.bias is None or (self.bias.rank == 1 and self.bias.dtype is self.c.dtype), "convolve: bias is no row"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Exit(Stmt):
     """Leave the function with a site number (> 0): the interpreter goes on there."""
@@ -623,6 +686,8 @@ def blocks(stmt: Stmt) -> tuple[Block, ...]:
             | Multiply()
             | Pack()
             | Turn()
+            | Unfold()
+            | Convolve()
         ):
             return ()
     raise IllFormed(f"unknown statement {type(stmt).__name__}")
@@ -651,4 +716,8 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
             return (stmt.n, stmt.k)
         case Turn():
             return (stmt.m, stmt.n)
+        case Unfold():
+            return (stmt.top, stmt.left, stmt.rows, stmt.pitch)
+        case Convolve():
+            return (stmt.pitch,)
     raise IllFormed(f"unknown statement {type(stmt).__name__}")

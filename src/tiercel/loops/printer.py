@@ -12,6 +12,7 @@ from tiercel.loops.form import (
     Compare,
     Const,
     Contract,
+    Convolve,
     Exit,
     Expr,
     Fma,
@@ -31,6 +32,7 @@ from tiercel.loops.form import (
     Store,
     Turn,
     Unary,
+    Unfold,
     Var,
     While,
 )
@@ -130,6 +132,14 @@ def _lines(stmt: Stmt, indent: str) -> list[str]:
         case Turn():
             sizes = ", ".join(map(expression_text, (stmt.m, stmt.n)))
             return [f"{indent}{stmt.target.name} = turn {stmt.source.name} ({sizes})"]
+        case Unfold():
+            sizes = ", ".join(map(expression_text, (stmt.top, stmt.left, stmt.rows, stmt.pitch)))
+            head = f"{indent}{stmt.target.name} = unfold {stmt.source.name} ({sizes})"
+            return [head if stmt.down == stmt.across == 1 else f"{head} by {stmt.down}, {stmt.across}"]
+        case Convolve():
+            total = f"{stmt.weights.name} * {stmt.image.name}[{stmt.offsets.name}] ({expression_text(stmt.pitch)})"
+            total = total if stmt.bias is None else f"{total} + {stmt.bias.name}"
+            return [f"{indent}{stmt.c.name} = {total if stmt.low is None else f'max({stmt.low}, {total})'}"]
         case Exit():
             return [f"{indent}exit {stmt.site}"]
         case Output():

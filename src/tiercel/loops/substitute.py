@@ -20,6 +20,7 @@ from tiercel.loops.form import (
     Compare,
     Const,
     Contract,
+    Convolve,
     Exit,
     Expr,
     Fma,
@@ -36,7 +37,9 @@ from tiercel.loops.form import (
     Select,
     Stmt,
     Store,
+    Turn,
     Unary,
+    Unfold,
     Var,
     While,
 )
@@ -119,6 +122,18 @@ class _Substitution:
                 return replace(stmt, a=a, b=b, c=c, m=m, n=n, k=k, before=before)
             case Pack():
                 return Pack(buffer(stmt.b), buffer(stmt.panels), expression(stmt.n), expression(stmt.k))
+            case Turn():
+                m, n = self.all((stmt.m, stmt.n))
+                return replace(stmt, source=buffer(stmt.source), target=buffer(stmt.target), m=m, n=n)
+            case Unfold():
+                top, left, rows, pitch = self.all((stmt.top, stmt.left, stmt.rows, stmt.pitch))
+                source, target = buffer(stmt.source), buffer(stmt.target)
+                return replace(stmt, source=source, target=target, top=top, left=left, rows=rows, pitch=pitch)
+            case Convolve():
+                weights, image, offsets = buffer(stmt.weights), buffer(stmt.image), buffer(stmt.offsets)
+                bias = None if stmt.bias is None else buffer(stmt.bias)
+                c, pitch = buffer(stmt.c), expression(stmt.pitch)
+                return replace(stmt, weights=weights, image=image, offsets=offsets, c=c, pitch=pitch, bias=bias)
             case Exit():
                 return stmt
         raise IllFormed(f"unknown statement {type(stmt).__name__}")

@@ -19,7 +19,7 @@ from tiercel.codegen.cpu.estimate import PARALLEL_WORK, work_of
 from tiercel.codegen.cpu.expressions import Environment, Expressions, VectorAxis
 from tiercel.codegen.cpu.gemm import scratch_elements
 from tiercel.codegen.cpu.lanes import identity, note, spoiled, vector_for
-from tiercel.codegen.cpu.names import gemm_names
+from tiercel.codegen.cpu.names import convolve_names, gemm_names
 from tiercel.codegen.cpu.target import Target
 from tiercel.codegen.cpu.text import REGISTER_TYPE, Value, Writer, flatten, memory_type
 from tiercel.codegen.cpu.turn import turn_name
@@ -34,6 +34,7 @@ from tiercel.loops.form import (
     Block,
     Buffer,
     Const,
+    Convolve,
     Exit,
     Expr,
     For,
@@ -50,6 +51,7 @@ from tiercel.loops.form import (
     Stmt,
     Store,
     Turn,
+    Unfold,
     Var,
     While,
     blocks,
@@ -66,8 +68,8 @@ def written_buffers(block: Block) -> frozenset[str]:
     """The buffers (by root) that a block stores to."""
     found: set[str] = set()
     for stmt in block.body:
-        target = stmt.buffer if isinstance(stmt, Store) else stmt.c if isinstance(stmt, Multiply) else None
-        target = stmt.panels if isinstance(stmt, Pack) else stmt.target if isinstance(stmt, Turn) else target
+        target = stmt.buffer if isinstance(stmt, Store) else stmt.c if isinstance(stmt, Multiply | Convolve) else None
+        target = stmt.panels if isinstance(stmt, Pack) else stmt.target if isinstance(stmt, Turn | Unfold) else target
         if target is not None:
             found.add(target.root or target.name)
         for inner in blocks(stmt):
@@ -114,8 +116,11 @@ def _buffers_of(stmt: Stmt) -> tuple[Buffer, ...]:
             return (stmt.a, stmt.b, stmt.c)
         case Pack():
             return (stmt.b, stmt.panels)
-        case Turn():
+        case Turn() | Unfold():
             return (stmt.source, stmt.target)
+        case Convolve():
+            found = (stmt.weights, stmt.image, stmt.offsets, stmt.c)
+            return found if stmt.bias is None else (*found, stmt.bias)
     return ()
 
 
@@ -264,6 +269,10 @@ class Emitter:
                 self._pack(stmt)
             case Turn():
                 self._turn(stmt)
+            case Unfold():
+                self._unfold(stmt)
+            case Convolve():
+                self._convolve(stmt)
             case Output():
                 self._output(stmt)
             case Exit():
@@ -431,6 +440,41 @@ class Emitter:
         m, n = expressions.emit(stmt.m), expressions.emit(stmt.n)
         arguments = f"ptr {source.text}, {rows[0]}, ptr {target.text}, {rows[1]}, {m}, {n}"
         self._call(turn_name(stmt.source.dtype), "ptr, i64, ptr, i64, i64, i64", arguments)
+
+    def _unfold(self, stmt: Unfold) -> None:
+        expressions, zero = self.expressions, Const(0, INDEX)
+        source = expressions.address(stmt.source, (zero, zero, zero))[0]
+        target = expressions.address(stmt.target, (zero,))[0]
+
+        def words(*nodes: Expr) -> str:
+            return ", ".join(str(expressions.emit(node)) for node in nodes)
+
+        given = words(*strides_of(stmt.source), *stmt.source.shape)
+        part = words(stmt.top, stmt.left, stmt.rows, stmt.pitch)
+        self._call(
+            convolve_names(stmt.source.dtype)[1],
+            "ptr, i64, i64, i64, i64, i64, i64, ptr, i64, i64, i64, i64, i64, i64",
+            f"ptr {source.text}, {given}, ptr {target.text}, {part}, i64 {stmt.down}, i64 {stmt.across}",
+        )
+
+    def _convolve(self, stmt: Convolve) -> None:
+        expressions, zero = self.expressions, Const(0, INDEX)
+
+        def at(buffer: Buffer) -> str:
+            return f"ptr {expressions.address(buffer, (zero,) * buffer.rank)[0].text}"
+
+        def words(*nodes: Expr) -> str:
+            return ", ".join(str(expressions.emit(node)) for node in nodes)
+
+        dtype = stmt.c.dtype
+        element, c_strides = REGISTER_TYPE[dtype.name], strides_of(stmt.c)
+        weights = f"{at(stmt.weights)}, {words(strides_of(stmt.weights)[0])}"
+        image = f"{at(stmt.image)}, {at(stmt.offsets)}, {words(stmt.weights.shape[1])}"
+        c = f"{at(stmt.c)}, {words(*c_strides[:2], *stmt.c.shape, stmt.pitch)}"
+        bias = "ptr null, i64 0" if stmt.bias is None else f"{at(stmt.bias)}, {words(strides_of(stmt.bias)[0])}"
+        low = expressions.constant(float("-inf") if stmt.low is None else stmt.low, dtype)
+        parameters = f"ptr, i64, ptr, ptr, i64, ptr, i64, i64, i64, i64, i64, i64, ptr, i64, {element}"
+        self._call(convolve_names(dtype)[0], parameters, f"{weights}, {image}, {c}, {bias}, {low}")
 
     # -- structure --------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from tiercel.loops.form import (
     Block,
     Const,
     Contract,
+    Convolve,
     Expr,
     For,
     Let,
@@ -22,6 +23,7 @@ from tiercel.loops.form import (
     Stmt,
     Turn,
     Unary,
+    Unfold,
     Var,
     While,
     blocks,
@@ -82,6 +84,17 @@ def work_of(stmt: Stmt, known: set[str], lets: Mapping[str, Expr] | None = None)
             # a fused multiply-add at full rate is a third of a unit
             rest = index_mul(_extent(stmt.n, known, inside), _extent(stmt.k, known, inside))
             return index_add(index_mul(_extent(stmt.m, known, inside), rest), Const(64, INDEX))
+        case Convolve():
+            volume = _extent(stmt.weights.shape[1], known, inside)
+            for extent in stmt.c.shape:
+                volume = index_mul(volume, _extent(extent, known, inside))
+            return index_add(volume, Const(64, INDEX))
+        case Unfold():
+            area = index_mul(_extent(stmt.rows, known, inside), _extent(stmt.pitch, known, inside))
+            planes = _extent(stmt.source.shape[0], known, inside)
+            return index_add(
+                index_mul(area, index_mul(planes, Const(stmt.down * stmt.across, INDEX))), Const(64, INDEX)
+            )
         case Turn():
             area = index_mul(_extent(stmt.m, known, inside), _extent(stmt.n, known, inside))
             return index_add(area, Const(64, INDEX))

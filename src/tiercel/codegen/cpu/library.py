@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tiercel.codegen.cpu.convolve import emit_convolve
 from tiercel.codegen.cpu.dots import dots_name, emit_dots
 from tiercel.codegen.cpu.gemm import emit_gemm
-from tiercel.codegen.cpu.names import CALL, CORE, PIECES, RARE, gemm_names
+from tiercel.codegen.cpu.names import CALL, CONVOLUTIONS, CORE, PIECES, RARE, convolve_names, gemm_names
 from tiercel.codegen.cpu.rare import rare_entries, rare_text
 from tiercel.codegen.cpu.stub import STUB, stub_text
 from tiercel.codegen.cpu.target import Target
@@ -56,6 +57,8 @@ def entries(piece: str | None = None) -> tuple[str, ...]:
         return CALL, STUB, RUN, WORKER
     if piece == RARE:
         return rare_entries()
+    if piece in CONVOLUTIONS:
+        return convolve_names(as_dtype(CONVOLUTIONS[piece]))
     dtype = as_dtype(piece)
     return *gemm_names(dtype), turn_name(dtype), dots_name(dtype)
 
@@ -69,6 +72,10 @@ def library_text(target: Target, pieces: Sequence[str] = PIECES) -> str:
             functions += [*threads_text(), _CALL, stub_text()]
         elif piece == RARE:
             functions += rare_text(declarations.setdefault)
+        elif piece in CONVOLUTIONS:
+            declared, defined = emit_convolve(as_dtype(CONVOLUTIONS[piece]), target)
+            declarations.update(dict.fromkeys(declared))
+            functions += defined
         else:
             functions += _products(as_dtype(piece), target, declarations)
     return "\n".join([*declarations, *functions]) + "\n"

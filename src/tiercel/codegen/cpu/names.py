@@ -6,16 +6,17 @@ from typing import Final
 
 from tiercel.dtypes import DType
 
-__all__ = ["CALL", "CORE", "GEMM_DTYPES", "PIECES", "RARE", "gemm_names", "piece_of"]
+__all__ = ["CALL", "CONVOLUTIONS", "CORE", "GEMM_DTYPES", "PIECES", "RARE", "convolve_names", "gemm_names", "piece_of"]
 
 GEMM_DTYPES: Final = ("float32", "float64")
 
 CORE: Final = "core"
 RARE: Final = "rare"
 """Pieces of the library: what every kernel needs, and rare arguments of mathematical functions. The others are the
-products of a dtype, by its name."""
-PIECES: Final = (CORE, RARE, *GEMM_DTYPES)
-"""The parts of the library that are compiled and mapped each by itself, when a kernel needs one: all of them take 0.4
+products of a dtype, by its name, and its convolutions."""
+CONVOLUTIONS: Final = {f"convolve {dtype}": dtype for dtype in GEMM_DTYPES}
+PIECES: Final = (CORE, RARE, *GEMM_DTYPES, *CONVOLUTIONS)
+"""The parts of the library that are compiled and mapped each by itself, when a kernel needs one: all of them take 0.6
 s, the core 15 ms. No piece calls another."""
 
 CALL: Final = "tc.call"
@@ -32,9 +33,16 @@ def gemm_names(dtype: DType) -> tuple[str, str, str, str]:
     return base, f"{base}.packed", f"{base}.pack", f"{base}.vector"
 
 
+def convolve_names(dtype: DType) -> tuple[str, str]:
+    """Of a dtype: the convolution of a block, and what lays its image out."""
+    return f"tc.convolve.{dtype.name}", f"tc.unfold.{dtype.name}"
+
+
 def piece_of(name: str) -> str:
     """The piece of the library that has a function."""
     parts = name.split(".")
     if parts[1] == "math":
         return RARE
+    if parts[1] in ("convolve", "unfold"):
+        return f"convolve {parts[2]}"
     return parts[2] if len(parts) > 2 and parts[2] in GEMM_DTYPES else CORE

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+import threading
+
 import numpy as np
 import pytest
 
 from tests.vm.test_dispatch import call, heat, tiers_of, way  # noqa: F401  the fixture runs all ways to call
 from tiercel import Tensor
+from tiercel.values import growth
+from tiercel.values.storage import Storage
+from tiercel.vm import growing
 from tiercel.vm.context import machine
 
 
@@ -162,3 +169,106 @@ def test_attention_over_a_growing_cache():
             np.testing.assert_allclose(got._array, want, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(values._array, want_values)
     assert tiers.compiled_calls > 50
+
+
+def test_growing_asks_python_only_where_there_is_no_room(grower, way, monkeypatch):  # noqa: F811
+    """In machine code: what is claimed, made and watched is what `values.growth` would have made."""
+    if way == "python":
+        pytest.skip("entered from Python")
+    asked = []
+    monkeypatch.setattr(growing, "reserve", lambda *given: asked.append(given) or growth.reserve(*given))
+    cache, want = grow(grower, 9)
+    for number in range(300):
+        before = cache
+        cache, want = call(grower, cache, step(number)), np.concatenate([want, step(number)], axis=1)
+        block = block_of(cache)
+        if block is not None:
+            assert block.filled == cache.shape[1]
+            assert any(t is cache for t in block.tensors())
+            assert len(block.holders) < 20
+        storage = cache._storage
+        assert (storage.version, storage.guarded, storage.frozen, storage.grown, storage.owner) == (0, 0, 0, 1, None)
+        assert not cache._array.flags.writeable
+        assert cache._array.base is block.base
+        assert before.shape[1] == cache.shape[1] - 1
+    np.testing.assert_array_equal(cache._array, want)
+    assert len(asked) < 20
+    cache += 1  # writing moves the version, and is its own
+    assert cache._storage.version > 0
+    np.testing.assert_array_equal(cache._array, want + 1)
+    np.testing.assert_array_equal(before._array, want[:, :-1])
+
+
+def test_nothing_is_left_over(grower):
+    """References to what takes part stay as many as they were."""
+    part = step(3)
+
+    def many():
+        cache = Tensor(np.zeros((2, 0, 3), "float32"))
+        for _ in range(200):
+            cache = call(grower, cache, part)
+        return sys.getrefcount(block_of(cache)), sys.getrefcount(block_of(cache).base), sys.getrefcount(cache._array)
+
+    first = many()
+    gc.collect()
+    kept = (growth.Block, Storage, Tensor, part, part.dtype, None, False)
+    before = [sys.getrefcount(x) for x in kept]
+    counts = many()
+    gc.collect()
+    after = [sys.getrefcount(x) for x in kept]
+    assert counts == first
+    assert all(abs(b - a) < 60 for a, b in zip(before, after, strict=True)), (before, after)
+
+
+def test_threads_that_grow_one_cache(grower):
+    """Of all who append to one Tensor one may take the memory behind it; everybody gets what he appended."""
+    for _ in range(20):
+        old, want = grow(grower, 9)
+        results = {}
+        start = threading.Barrier(4)
+
+        def work(number, old=old, results=results, start=start):
+            start.wait()
+            cache = old
+            for more in range(5):
+                cache = call(grower, cache, step(10 * number + more))
+            results[number] = cache
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for number, cache in results.items():
+            parts = [step(10 * number + more) for more in range(5)]
+            np.testing.assert_array_equal(cache._array, np.concatenate([want, *parts], axis=1))
+        np.testing.assert_array_equal(old._array, want)
+
+
+def test_another_name_for_the_array_stands_in_the_way(grower):
+    old, want = grow(grower, 9)
+    array = old._array
+    new = call(grower, old, step(1))
+    assert block_of(new) is not block_of(old)
+    np.testing.assert_array_equal(array, want)
+
+
+def test_a_row_that_fails_gives_back_what_was_claimed(way):  # noqa: F811
+    """The code runs to a check that does not hold, after room was reserved."""
+
+    def guarded(cache, step, at):
+        return np.concatenate([cache, step], axis=1), step[0, 0, at]
+
+    tiers, _ = tiers_of(guarded)
+    cache = Tensor(np.zeros((2, 0, 3), "float32"))
+    for number in range(20):
+        cache, _ = call(tiers, cache, step(number), 1)
+    assert tiers.compiled_calls
+    block, filled = block_of(cache), block_of(cache).filled
+    with pytest.raises(IndexError):
+        call(tiers, cache, step(0), 7)
+    if way != "python":  # which gives back at its next call
+        assert block.filled == filled
+    want = np.concatenate([cache._array, step(5)], axis=1)
+    again, _ = call(tiers, cache, step(5), 2)
+    np.testing.assert_array_equal(again._array, want)

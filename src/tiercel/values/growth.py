@@ -33,11 +33,13 @@ import numpy.typing as npt
 
 from tiercel.values.storage import Storage
 
-__all__ = ["Block", "Growing", "append", "finish", "give_back", "own", "reserve"]
+__all__ = ["AXIS", "BUSY", "FILLED", "Block", "Growing", "append", "finish", "give_back", "own", "reserve"]
 
 Array = npt.NDArray[Any]
 SPARE: Final = 16
 """Entries that a new block has room for beyond twice what it holds."""
+FILLED, BUSY, AXIS = range(3)
+"""Words of `Block.marks`."""
 
 _lock = threading.Lock()
 
@@ -59,18 +61,27 @@ class Block:
         base: the owner of the memory, C-contiguous: its size along `axis` is the capacity.
         address: of its first element.
         axis: along which it grows.
-        filled: entries that somebody sees or has seen.
         holders: the Tensors that see its first entries, and views of them, weakly.
+        marks: int64 words that machine code reads and writes, too: `filled`; 1 while `_claim` is at work; the axis.
     """
 
-    __slots__ = ("address", "axis", "base", "filled", "holders")
+    __slots__ = ("address", "axis", "base", "holders", "marks")
 
     def __init__(self, base: Array, axis: int, filled: int) -> None:
         self.base = base
         self.address = int(base.ctypes.data)
         self.axis = axis
-        self.filled = filled
+        self.marks = np.array([filled, 0, axis], np.int64)
         self.holders: list[weakref.ref[Any]] = []
+
+    @property
+    def filled(self) -> int:
+        """Entries that somebody sees or has seen."""
+        return int(self.marks[FILLED])
+
+    @filled.setter
+    def filled(self, entries: int) -> None:
+        self.marks[FILLED] = entries
 
     def prefix(self, size: int) -> Array:
         """The first so many entries, as a view."""
@@ -83,8 +94,12 @@ class Block:
     def watch(self, tensor: Any) -> None:
         """A Tensor looks at the memory from now on."""
         if len(self.holders) > 4:
-            self.holders = [h for h in self.holders if h() is not None]
+            self.forget()
         self.holders.append(weakref.ref(tensor))
+
+    def forget(self) -> None:
+        """Drop Tensors that are gone."""
+        self.holders = [h for h in self.holders if h() is not None]
 
     def tensors(self) -> list[Any]:
         """The Tensors that look at the memory now."""
@@ -130,6 +145,21 @@ def _fits(array: Array, parts: Sequence[Array], axis: int) -> bool:
     return True
 
 
+class _Busy:
+    """Keeps machine code from claiming entries of a block."""
+
+    __slots__ = ("marks",)
+
+    def __init__(self, block: Block) -> None:
+        self.marks = block.marks
+
+    def __enter__(self) -> None:
+        self.marks[BUSY] = 1
+
+    def __exit__(self, *exception: object) -> None:
+        self.marks[BUSY] = 0
+
+
 def _claim(storage: Storage, array: Array, size: int, axis: int, held: int) -> Block | None:
     """Take entries beyond the fill mark of the block that an array is the whole of; None when that is not allowed.
 
@@ -138,7 +168,7 @@ def _claim(storage: Storage, array: Array, size: int, axis: int, held: int) -> B
     block: Block | None = storage.block
     if block is None or block.axis != axis or block.base.dtype != array.dtype:
         return None
-    with _lock:
+    with _lock, _Busy(block):
         # All entries and no others: a view of these strides and sizes can only begin at the first element.
         base, shape, room = block.base, array.shape, block.base.shape
         length = shape[axis]
@@ -227,7 +257,7 @@ def give_back(block: Block, start: int, size: int) -> None:
 
 
 class Growing:
-    """The growth of one result of compiled code: room for it before the call, the Tensor after it.
+    """The growth of one result of compiled code that is entered from Python: room before the call, the Tensor after it.
 
     Args:
         axis: along which it grows.

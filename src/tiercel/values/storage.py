@@ -4,8 +4,8 @@ In: writes, reported by `bump`. Out: `version`, equal to an earlier reading only
 through any tensor of this storage. Packed weights, captured values and guards are keyed by (storage, version).
 
 Invariant: no two writes leave the same version, whatever the threads do, because each takes its own number from an
-atomic counter; a lock would have to survive fork. Writes through NumPy arrays that share the memory are not seen; a
-*guarded* storage (that of a `Parameter`) therefore hands out read-only arrays only.
+atomic counter, the same for all storages; a lock would have to survive fork. Writes through NumPy arrays that share the
+memory are not seen; a *guarded* storage (that of a `Parameter`) therefore hands out read-only arrays only.
 
 Memory itself belongs to the ndarrays. That of a cache which grows in place belongs to a `growth.Block`, which several
 storages may look into.
@@ -18,6 +18,8 @@ import weakref
 from typing import Any, final
 
 __all__ = ["Storage"]
+
+_stamps = itertools.count(1)
 
 
 @final
@@ -32,7 +34,7 @@ class Storage:
         grown: the axis along which a concatenation made the first tensor, -1 for none.
     """
 
-    __slots__ = ("__weakref__", "_owner", "_stamps", "block", "frozen", "grown", "guarded", "version")
+    __slots__ = ("__weakref__", "_owner", "block", "frozen", "grown", "guarded", "version")
 
     def __init__(self, *, guarded: bool = False, frozen: bool = False) -> None:
         self.version = 0
@@ -40,7 +42,6 @@ class Storage:
         self.frozen = frozen
         self.block: Any = None
         self.grown = -1
-        self._stamps = itertools.count(1)
         self._owner: weakref.ref[Any] | None = None
 
     @property
@@ -54,7 +55,7 @@ class Storage:
 
     def bump(self) -> None:
         """Record a write."""
-        self.version = next(self._stamps)
+        self.version = next(_stamps)
 
     def __repr__(self) -> str:
         state = "frozen" if self.frozen else "guarded" if self.guarded else "plain"

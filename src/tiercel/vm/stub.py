@@ -21,6 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 from tiercel.codegen.cpu.estimate import work_of
+from tiercel.codegen.cpu.growing import CLAIMS
 from tiercel.codegen.cpu.stub import (
     ALIGNED,
     API,
@@ -59,11 +60,11 @@ from tiercel.errors import InternalError
 from tiercel.loops.form import Binary, Const, Expr, Function, Var
 from tiercel.shapes import Dim, DimLike, Symbol
 from tiercel.shapes.dims import Node, Sum
-from tiercel.values.growth import Growing
 from tiercel.values.parameter import Parameter
 from tiercel.values.storage import Storage
-from tiercel.values.tensor import Tensor, mark_written, view_of
+from tiercel.values.tensor import Tensor, mark_written
 from tiercel.vm.arrays import numpy_functions
+from tiercel.vm.growing import growth_record, slots_differ
 from tiercel.vm.packs import Packs
 
 __all__ = ["Table", "make_function", "make_preamble", "make_table", "unusable"]
@@ -255,6 +256,8 @@ class _Rows:
         self._sizes: dict[Any, int] = {}
         self.sized: set[Source] = set()  # lists and tuples, by their exact class
         self.made: dict[int, int] = {}  # results that are made, by the id of their recipe
+        self.grown = 0  # results that grow
+        self.records: dict[str, int] = {}  # addresses of their records, by buffer
 
     def add(self, op: Op, *fields: int) -> None:
         """Append a row."""
@@ -511,7 +514,7 @@ def _table(
     made: dict[str, int] = {}
     for new in new_arrays(recipe):
         if isinstance(new, GrownArray):
-            made[new.buffer] = _grow(t, new, interface, words, arrays)
+            made[new.buffer], t.records[new.buffer] = _grow(t, new, interface, words, arrays)
         else:
             made[new.buffer] = _allocate(t, new, words)
     t.add(Op.RUN, code, arena, work, RELEASE_WORK)
@@ -615,32 +618,25 @@ def _run_of(t: _Rows, sizes: Sequence[int]) -> int:
     return first
 
 
-def _grow(t: _Rows, new: GrownArray, interface: Interface, words: Mapping[str, int], arrays: Mapping[int, int]) -> int:
-    """Rows that reserve room for a result which continues an input; the address of what gives the result."""
-    size = new.shape[new.axis] - interface.inputs[new.input].dims[new.axis]
-    growing = Growing(new.axis, view_of)
-    # how much it grows by is an axis of another input, unless it is always the same
-    places = [
-        (number, axis)
-        for number, spec in enumerate(interface.inputs)
-        if spec.kind == "array" and number != new.input
-        for axis, dim in enumerate(spec.dims)
-        if dim == size
-    ]
-    if isinstance(size, Dim) and not places:
-        raise Unsupported("a result that grows by the sum of several sizes")
-    other, axis = places[0] if isinstance(size, Dim) else (new.input, 0)
-
-    def begin(tensor: Any, array: Any) -> int:
-        many = array.shape[axis] if isinstance(size, Dim) else size
-        del array  # held by the call, and by nobody else
-        return growing.begin(tensor, many, 1)
-
-    tensor = t.source(interface.inputs[new.input].source)
-    t.add(Op.ASK, words[new.buffer], t.object(begin), tensor, arrays[other])
-    if new.capacity:
-        t.add(Op.ASK, words[new.capacity], t.object(lambda *_: growing.capacity()), tensor, arrays[other])
-    return t.object(lambda _: growing.end())
+def _grow(
+    t: _Rows, new: GrownArray, interface: Interface, words: Mapping[str, int], arrays: Mapping[int, int]
+) -> tuple[int, int]:
+    """Rows that reserve room for a result which continues an input: block (a value), record (its address)."""
+    reason = slots_differ()
+    if reason is not None:
+        raise Unsupported(reason)
+    t.grown += 1
+    if t.grown > CLAIMS:
+        raise Unsupported(f"more than {CLAIMS} results that grow")
+    spec = interface.inputs[new.input]
+    size = t.size(new.shape[new.axis] - spec.dims[new.axis])
+    capacity = words[new.capacity] if new.capacity else -1
+    record, kept = growth_record(new.axis, size, words[new.buffer], capacity)
+    t.keep += kept
+    block = t.value()
+    address = int(record.ctypes.data)
+    t.add(Op.GROW, block, t.source(spec.source), arrays[new.input], address)
+    return block, address
 
 
 def _allocate(t: _Rows, new: NewArray, words: Mapping[str, int]) -> int:
@@ -691,7 +687,7 @@ def _make_one(
     match recipe:
         case GrownArray():
             value = t.value()
-            t.add(Op.CALL, value, made[recipe.buffer], t.source(interface.inputs[recipe.input].source))
+            t.add(Op.GROWN, value, made[recipe.buffer], arrays[recipe.input], t.records[recipe.buffer])
             return value
         case NewArray():
             array = made[recipe.buffer]

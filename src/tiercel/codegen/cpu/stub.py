@@ -22,6 +22,7 @@ from enum import IntEnum
 from typing import Final
 
 from tiercel.codegen.abi import ARENA, POOL, THREADS
+from tiercel.codegen.cpu.growing import CLAIMS, GROW, GROWN, UNCLAIM, growing_text
 
 __all__ = [
     "API",
@@ -87,8 +88,8 @@ API: Final = (
     "PyList_SetItem", "PyLong_AsLongLongAndOverflow", "PyLong_FromLongLong", "PyFloat_AsDouble", "PyFloat_FromDouble",
     "PyObject_Vectorcall", "PyType_GenericAlloc", "PyEval_SaveThread", "PyEval_RestoreThread", "PyArray_Empty",
     "PyArray_Scalar", "PyArray_ScalarAsCtype", "PyArray_NewFromDescr",
-    "PyArray_SetBaseObject", "malloc", "free", "ndarray", "int", "float", "bool", "True", "False",
-    "None", "Exception", "error_state", "default_error_state",
+    "PyArray_SetBaseObject", "PyWeakref_NewRef", "PyList_Append", "malloc", "free", "ndarray", "int", "float", "bool",
+    "True", "False", "None", "Exception", "error_state", "default_error_state",
 )  # fmt: skip
 """What stands in the words of the API table: functions, then objects."""
 
@@ -179,6 +180,8 @@ class Op(IntEnum):
     SAME_WORD = 52  # w w: the first gets what the second has
     ROWS = 55  # v: the axes of an array lie in C order, with gaps or backwards
     VIEW = 54  # v v n w w: made: view of an array of so many axes: words of sizes, then strides in bytes; of the offset
+    GROW = 57  # v v v o: made: block with room for entries behind those of a Tensor; its array; record of `growing`
+    GROWN = 58  # v v v o: made: the Tensor, of a block, the array of the Tensor before, record
     COMMIT = 53  # n w: calls the code again with 1 in the word: it writes into arguments. Nothing may fail after it
 
 
@@ -594,6 +597,12 @@ def _results(t: _Text, op: Op) -> bool:
         case Op.CALL:
             value = t.value(t.field(3))
             t.made(t.field(1), t.call("ptr", "PyObject_CallOneArg", f"ptr {t.field(2, 'ptr')}", f"ptr {value}"))
+        case Op.GROW:
+            given = f"ptr {t.value(t.field(2))}, ptr {t.value(t.field(3))}, ptr {t.field(4, 'ptr')}, ptr %claims"
+            t.made(t.field(1), t.set("block", f"call ptr @{GROW}(ptr %api, ptr %frame, {given})"))
+        case Op.GROWN:
+            given = f"ptr {t.value(t.field(2))}, ptr {t.value(t.field(3))}, ptr {t.field(4, 'ptr')}"
+            t.made(t.field(1), t.set("tensor", f"call ptr @{GROWN}(ptr %api, ptr %frame, {given})"))
         case Op.WRAP:
             got = t.call("ptr", "PyType_GenericAlloc", f"ptr {t.field(2, 'ptr')}", "i64 0")
             t.make(t.field(1), got)
@@ -683,6 +692,8 @@ entry:
   %status = alloca i64, align 8
   %outcome = alloca ptr, align 8
   %held = alloca ptr, align 8
+  %claims = alloca [{1 + 3 * CLAIMS} x i64], align 8
+  store i64 0, ptr %claims, align 8
   store ptr null, ptr %held, align 8
   %head.at = getelementptr i8, ptr %self, i64 {OFFSETS["data"]}
   %head = load ptr, ptr %head.at, align 8
@@ -891,6 +902,7 @@ def _end(t: _Text) -> None:
     t.label("leave")
     t.put("%over = phi i1 [ true, %return ], [ false, %pass ], [ false, %miss ], [ true, %miss.last ], "
           "[ true, %error.raise ]")  # fmt: skip
+    t.put(f"call void @{UNCLAIM}(ptr %claims)")  # before blocks are let go of
     # the arena, if it was too large for the stack
     t.call("void", "free", f"ptr {t.load('ptr', '%held')}")
     t.put("store ptr null, ptr %held, align 8")
@@ -925,6 +937,7 @@ def stub_text() -> str:
             place = t.element("ptr", "%values", t.field(1))
             t.put(f"store ptr {t.load('ptr', place)}, ptr %outcome, align 8")
             t.put(f"store ptr null, ptr {place}, align 8")  # the caller gets our reference
+            t.put("store i64 0, ptr %claims, align 8")  # they are the result's
             calls = t.load("i64", "%table", 8 * Header.CALLS)
             t.put(f"store i64 {t.set('calls', f'add i64 {calls}, 1')}, ptr %table, align 8")
             t.put("br label %leave")
@@ -943,6 +956,6 @@ def stub_text() -> str:
     return (
         "declare {i64, i1} @llvm.sadd.with.overflow.i64(i64, i64)\n"
         "declare {i64, i1} @llvm.smul.with.overflow.i64(i64, i64)\n"
-        f"{_BOUNDS}{_ROWS}"
+        f"{_BOUNDS}{_ROWS}{growing_text(OFFSETS, API)}"
         f"define ptr @{STUB}(ptr %self, ptr %arguments, i64 %count) {{{_START}{cases}  ]\n{body}\n}}\n"
     )

@@ -9,8 +9,8 @@ import numpy as np
 
 from tests.codegen.native import build, imports
 from tiercel.codegen.blob import Mapped
-from tiercel.codegen.cpu.gemm import names
 from tiercel.codegen.cpu.library import CALL
+from tiercel.codegen.cpu.names import pack_name
 from tiercel.codegen.cpu.stub import STUB
 from tiercel.codegen.cpu.target import Target
 from tiercel.dtypes import as_dtype
@@ -45,7 +45,11 @@ class InlineBuilder:
         self.quick = quick
         self.delay, self.refuse = delay, refuse
         library = imports(Target.host())
-        packs = {n: library[names(as_dtype(n))[2]] for n in ("float32", "float64")}
+        packs = {
+            (name, panels): library[pack_name(as_dtype(name), panels=panels)]
+            for name in ("float32", "float64")
+            for panels in (False, True)
+        }
         self.frames = Frames(library[CALL], pack=packs, stub=library[STUB])
         self.submitted: list[Any] = []
         self.hints: list[Any] = []

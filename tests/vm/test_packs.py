@@ -18,7 +18,7 @@ X = np.arange(5 * 32, dtype=np.float32).reshape(5, 32)
 
 
 def fake_pack(calls):
-    return {"float32": lambda *given: calls.append(given)}
+    return {("float32", False): lambda *given: calls.append(given)}
 
 
 def weights(seed, shape=(32, 24)):

@@ -24,7 +24,7 @@ from typing import TypeAlias
 
 from tiercel.compiler.attention import Attention
 from tiercel.compiler.elementwise import is_elementwise
-from tiercel.compiler.graph import Branch, Graph, Guard, Loop, Node, Step, Value
+from tiercel.compiler.graph import Branch, Graph, Guard, Loop, Node, Step, Value, values_in
 from tiercel.compiler.maker import reduced_axes
 from tiercel.operators.types import ArrayType, NpScalarType, PyIntType, Shape
 from tiercel.shapes import Symbol, symbols_of
@@ -34,6 +34,7 @@ REDUCTIONS: Mapping[str, str] = {"sum": "add", "prod": "mul", "max": "max", "min
 CONTRACTIONS = ("matmul", "dot")
 CONVOLUTIONS = ("conv1d", "conv2d")
 MAX_MEMBERS = 64  # code generation costs about 50 us a node; a group beyond that gains nothing more from fusing
+_VIEWS = ("index", "split", "expand_dims")
 
 
 @dataclass(eq=False)
@@ -84,6 +85,18 @@ def is_contraction(node: Node) -> bool:
         and all(is_array(v) for v in node.inputs)
         and isinstance(node.outputs[0].type, ArrayType)
         and node.outputs[0].type.rank >= 2
+    )
+
+
+def is_view(node: Node) -> bool:
+    """Does the node only look into the memory of its operand, at a place that is known before running?"""
+    return (
+        node.operator in _VIEWS
+        and node.writes is None
+        and len(node.inputs) == 1
+        and is_array(node.inputs[0])
+        and all(is_array(v) for v in node.outputs)
+        and next(values_in(node.attributes), None) is None
     )
 
 
@@ -179,11 +192,14 @@ class _Scheduler:
             self.items.append(group)
             self.join(group, node, len(self.items) - 1)
             return
-        if is_elementwise(node):
-            # a scalar stands as early as it can, so that what needs it can join a group before this place
+        if is_elementwise(node) or is_view(node):
+            # a scalar or a view stands as early as it can, so that what needs it can join a group before this place
             at = self.ready(node, None)
             self.after.setdefault(at, []).append(node)
-            self.position[node.outputs[0]] = at
+            for value in node.outputs:
+                self.position[value] = at
+                if is_array(value) and not is_elementwise(node):
+                    self.root[value] = self.root_of(node.inputs[0])
             return
         self.append(node)
 

@@ -68,7 +68,8 @@ class PackSpec:
     """A constant buffer that holds a packed form of a frozen input: the (k, n) matrix at its memory with these strides.
 
     It is made when the input's (storage, version) is first met, and kept until that changes. It needs room for
-    `k * (n + PACK_PADDING)` elements.
+    `k * (columns + PACK_PADDING)` elements, where it has `n` columns, or `n` for each of `panels`: what is packed then
+    are the columns from each of these on, side by side (see `loops.form.Contract`).
     """
 
     buffer: str
@@ -77,6 +78,7 @@ class PackSpec:
     n: DimLike
     strides: tuple[DimLike, DimLike]
     offset: DimLike
+    panels: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,7 @@ from tiercel.compiler.interface import (
 from tiercel.compiler.memory import Memory, c_strides, f_strides, view_buffer
 from tiercel.compiler.movement import movement
 from tiercel.compiler.nests import Nests
+from tiercel.compiler.panels import Postponed, products_to_postpone
 from tiercel.compiler.passes import prepare
 from tiercel.compiler.recurrence import lower_recurrence
 from tiercel.compiler.results import Results, scalar_kind
@@ -160,6 +161,7 @@ class Lowerer:
         self._counts: dict[str, int] = {}
         self._taken = {s.name for given in region.inputs for s in _symbols_of_type(given.value.type)}
         self.nests = Nests(self)
+        self.postponed = Postponed(self)
         self.commits = Commits(self, parts)
         for step in steps(self.graph):
             for value in own_uses(step):
@@ -360,10 +362,17 @@ class Lowerer:
     def run(self, graph: Graph) -> None:
         """Lower the steps of a graph into the current statements."""
         found = find_attention(graph, lambda value: self.uses.get(value, ()), self.returned)
-        for item in fuse(graph, found):
+        items = fuse(graph, found)
+        later = products_to_postpone(self, items)
+        for item in items:
             origin = item.nodes[0].origin if isinstance(item, Group) else item.origin
             try:
-                self.item(item)
+                if isinstance(item, Group) and id(item) in later:
+                    with self.collecting() as statements:
+                        self.item(item)
+                    self.postponed.put_off(item, statements)
+                else:
+                    self.item(item)
             except NotLowered as error:
                 if error.origin is None:
                     error.origin = origin
@@ -672,6 +681,8 @@ class Lowerer:
         if region.writes:
             commits.keep(known)
             sizes.append(SizeSpec(commits.phase.name, "phase"))
+        body = Block((*self.prologue, *self.statements))
+        self.postponed.drop_unused_packs(body)
         function = Function(
             re.sub(r"\W", "_", region.name),
             tuple(Var(s.name) for s in sizes),
@@ -683,7 +694,7 @@ class Lowerer:
                 *commits.buffers,
             ),
             tuple(results.outputs),
-            commits.wrapped(Block((*self.prologue, *self.statements))),
+            commits.wrapped(body),
             (region.name, region.start, region.start),
         )
         interface = Interface(tuple(specs), tuple(sizes), {"return": recipes}, tuple(self.packs), tuple(commits.specs))

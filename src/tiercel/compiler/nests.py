@@ -100,6 +100,7 @@ class Nests:
         """Make the access a buffer over `dims` (the merged axes); with `view` never the root itself."""
         memory = access.memory
         root = memory.root
+        self.state.postponed.catch_up(root.name)
         # the root itself only where it has these very sizes and strides: a reshaped or transposed view does not
         own = tuple(dim_expression(s) for s in access.strides)
         plain = memory.offset == 0 and dims == memory.shape and root.shape == tuple(dim_expression(d) for d in dims)

@@ -14,6 +14,7 @@ from tiercel.compiler.expand import expand_composites
 from tiercel.compiler.graph import Region
 from tiercel.compiler.hoist import hoist_loops
 from tiercel.compiler.inplace import write_in_place
+from tiercel.compiler.narrow import narrow_columns
 from tiercel.compiler.unroll import unroll_loops
 
 __all__ = ["PASSES", "prepare"]
@@ -27,6 +28,7 @@ def _expand(region: Region) -> Region:
 PASSES: Final[Mapping[str, Callable[[Region], Region]]] = {
     "expand": _expand,  # first: the others know primitive operators only
     "hoist": hoist_loops,  # before writes are in place: it moves values, and a storage is no value
+    "narrow": narrow_columns,  # after hoisting, which takes whole products
     "unroll": unroll_loops,  # after steps are hoisted: what passes share is not to be computed in each of them
     "in place": write_in_place,
 }

@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tiercel.compiler.dims import dim_expression
 from tiercel.compiler.elementwise import cast
 from tiercel.compiler.fuse import Group, is_array
 from tiercel.compiler.graph import Node, Value
 from tiercel.compiler.nests import Access
 from tiercel.loops.form import (
+    INDEX,
+    Binary,
+    Const,
     Expr,
     Let,
     Load,
@@ -21,6 +25,7 @@ from tiercel.loops.form import (
     Store,
     Var,
 )
+from tiercel.operators.types import Shape
 
 if TYPE_CHECKING:
     from tiercel.compiler.lower import Lowerer
@@ -54,6 +59,18 @@ def outside_operands(state: Lowerer, group: Group) -> list[Value]:
     return list(seen)
 
 
+def unflatten(row: Expr, lead: Shape) -> tuple[Expr, ...]:
+    """The indices of the leading axes from the row number."""
+    index: list[Expr] = []
+    rest = row
+    for dim in reversed(lead[1:]):
+        # with a size of 0 there is no row; the divisor only has to be no zero
+        extent = Binary("max", dim_expression(dim), Const(1, INDEX))
+        index.append(Binary("mod", rest, extent))
+        rest = Binary("floordiv", rest, extent)
+    return tuple(reversed([*index, rest])) if lead else ()
+
+
 def lower_pointwise(state: Lowerer, group: Group) -> None:
     """The nest of a group of elementwise nodes."""
     domain = group.domain
@@ -63,6 +80,8 @@ def lower_pointwise(state: Lowerer, group: Group) -> None:
     }
     outputs = [n.outputs[0] for n in group.nodes if needed_outside(state, group, n.outputs[0])]
     writes = {v: [Access(m, m.strides) for m in state.destinations(v)] for v in outputs}
+    if state.postponed.lower(group, reads, writes):
+        return
     accesses = [*reads.values(), *(a for many in writes.values() for a in many)]
     dims = state.nests.merge(state.nests.vector_last(domain, accesses), accesses)
     for value, access in reads.items():

@@ -18,11 +18,10 @@ from tiercel.compiler.fuse import Group
 from tiercel.compiler.graph import Node, Value
 from tiercel.compiler.memory import Memory
 from tiercel.compiler.nests import Access
-from tiercel.compiler.pointwise import element_statements, needed_outside, outside_operands
+from tiercel.compiler.pointwise import element_statements, needed_outside, outside_operands, unflatten
 from tiercel.loops.form import (
     INDEX,
     Allocate,
-    Binary,
     Block,
     Buffer,
     Compare,
@@ -85,11 +84,11 @@ def lower_product(state: Lowerer, group: Group, node: Node) -> None:
     if len(y.shape) == 1:
         lead = state.nests.merge(domain, everything)
         if x.strides[1] == 1:
-            _contract(state, group, node, x, _column(y), reads, writes, lead, lambda row, _: _unflatten(row, lead))
+            _contract(state, group, node, x, _column(y), reads, writes, lead, lambda row, _: unflatten(row, lead))
         else:
             turned = x.permuted((1, 0))
             _contract(
-                state, group, node, _row(y), turned, reads, writes, lead, lambda _, column: _unflatten(column, lead)
+                state, group, node, _row(y), turned, reads, writes, lead, lambda _, column: unflatten(column, lead)
             )
         return
     if len(x.shape) == 1:
@@ -106,7 +105,7 @@ def lower_product(state: Lowerer, group: Group, node: Node) -> None:
     for access, stride in zip(everything, lasts, strict=True):
         access.strides = (*access.strides, stride)
     shape = (*lead, domain[-1])
-    _contract(state, group, node, x, y, reads, writes, shape, lambda row, column: (*_unflatten(row, lead), column))
+    _contract(state, group, node, x, y, reads, writes, shape, lambda row, column: (*unflatten(row, lead), column))
 
 
 def _widened(state: Lowerer, memory: Memory) -> Memory:
@@ -170,18 +169,6 @@ def _contract(
     stmts += element_statements(state, [n for n in group.nodes if n is not node], reads, writes, index, known)
     m, n, k = (dim_expression(d) for d in (x.shape[0], y.shape[1], x.shape[1]))
     state.emit(Contract(a, b, row, column, total, Block(tuple(stmts)), m, n, k, packed is not None))
-
-
-def _unflatten(row: Expr, lead: Shape) -> tuple[Expr, ...]:
-    """The indices of the leading axes from the row number."""
-    index: list[Expr] = []
-    rest = row
-    for dim in reversed(lead[1:]):
-        # with a size of 0 there is no row; the divisor only has to be no zero
-        extent = Binary("max", dim_expression(dim), Const(1, INDEX))
-        index.append(Binary("mod", rest, extent))
-        rest = Binary("floordiv", rest, extent)
-    return tuple(reversed([*index, rest])) if lead else ()
 
 
 def _batched(

@@ -270,7 +270,7 @@ _pool: list[Any] = []
 
 def _runtime(*, parallel: bool) -> Runtime:
     """What kernels are called through; a pool of two threads where one is needed."""
-    from tiercel.codegen.cpu.names import CALL, gemm_names
+    from tiercel.codegen.cpu.names import CALL, pack_name
     from tiercel.codegen.cpu.threads import RUN, WORKER
     from tiercel.codegen.pool import ThreadPool
     from tiercel.dtypes import as_dtype
@@ -284,7 +284,7 @@ def _runtime(*, parallel: bool) -> Runtime:
     pool = _pool[0] if _pool else None
     return Runtime(
         _library.address(CALL),
-        lambda dtype: _library.address(gemm_names(as_dtype(dtype))[2]),
+        lambda dtype, panels: _library.address(pack_name(as_dtype(dtype), panels=panels)),
         pool.address if pool is not None else 0,
         pool.threads if pool is not None else 1,
     )

@@ -40,6 +40,7 @@ _CALL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
 _SIZE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 _P, _L = ctypes.c_void_p, ctypes.c_int64
 _PACK = ctypes.CFUNCTYPE(None, _P, _L, _L, _P, _L, _L)
+_PANELS = ctypes.CFUNCTYPE(None, _P, _L, _L, _P, _L, _L, _L, _P)
 _MEMCMP = ctypes.CDLL(None).memcmp
 _MEMCMP.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
 _POISON: Final = 0xA5
@@ -58,12 +59,12 @@ class Runtime:
 
     Attributes:
         call: address of the library function that calls a kernel and reports floating-point flags.
-        pack: gives the address of the packing routine of a dtype.
+        pack: gives the address of the packing routine of a dtype, the one for panels or the other.
         pool: address of a thread pool, 0 for none; `threads` its size.
     """
 
     call: int
-    pack: Callable[[str], int]
+    pack: Callable[[str, bool], int]
     pool: int = 0
     threads: int = 1
 
@@ -262,10 +263,12 @@ class NativeKernel:
         key = (pack.buffer, id(array))
         panels = self._packs.get(key)
         if panels is None:
-            bytes_ = -(-k * (n + PACK_PADDING) * array.itemsize // 64) * 64
+            count, firsts = len(pack.panels), np.array(pack.panels, np.int64)
+            bytes_ = -(-k * (n * max(count, 1) + PACK_PADDING) * array.itemsize // 64) * 64
             panels = self._packs[key] = self._kept.block(bytes_, at_end=True)
-            function = _PACK(self.runtime.pack(array.dtype.name))
-            function(array.ctypes.data + offset * array.itemsize, row, column, panels.ctypes.data, n, k)
+            function = (_PANELS if count else _PACK)(self.runtime.pack(array.dtype.name, count > 0))
+            extra = (count, firsts.ctypes.data) if count else ()
+            function(array.ctypes.data + offset * array.itemsize, row, column, panels.ctypes.data, n, k, *extra)
         frame[self.words[pack.buffer]] = panels.ctypes.data
 
     def _collect(

@@ -156,7 +156,8 @@ def _check_statement(stmt: Stmt, scope: _Scope, outputs: dict[str, DType]) -> No
             inner = _Scope(scope)
             inner.bind(stmt.row, INDEX)
             inner.bind(stmt.column, INDEX)
-            inner.bind(stmt.accumulator, stmt.a.dtype.accumulator)
+            for name in [p.accumulator for p in stmt.panels] or [stmt.accumulator]:
+                inner.bind(name, stmt.a.dtype.accumulator)
             _check_block(stmt.epilogue, inner, outputs)
         case Multiply() | Pack():
             operands = (stmt.a, stmt.b, stmt.c) if isinstance(stmt, Multiply) else (stmt.b, stmt.panels)

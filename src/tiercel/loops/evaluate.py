@@ -231,6 +231,13 @@ class _Machine:
                 self.view(stmt.panels)[: n * k] = self.view(stmt.b)[:k, :n].reshape(-1)
             case Multiply():
                 m, n, k = (int(self.value(e)) for e in (stmt.m, stmt.n, stmt.k))
+                if stmt.start is not None:
+                    width, start = self.view(stmt.c).shape[1] // len(stmt.firsts), int(self.value(stmt.start))
+                    for number, first in enumerate(stmt.firsts):
+                        columns = self.view(stmt.b)[:k, first + start : first + start + n]
+                        part = self.view(stmt.c)[:m, number * width : number * width + n]
+                        part[...] = self.view(stmt.a)[:m, :k] @ columns
+                    return
                 product = self.view(stmt.a)[:m, :k] @ self.view(stmt.b)[:k, :n]
                 if stmt.accumulate:
                     product = self.view(stmt.c)[:m, :n] + product
@@ -252,15 +259,13 @@ class _Machine:
     def contract(self, stmt: Contract) -> None:
         accumulator = stmt.a.dtype.accumulator.numpy
         product = self.view(stmt.a).astype(accumulator) @ self.view(stmt.b).astype(accumulator)
+        sums = {p.accumulator: p.first for p in stmt.panels} or {stmt.accumulator: 0}
         for row in range(int(self.value(stmt.m))):
             for column in range(int(self.value(stmt.n))):
-                self.names |= {
-                    stmt.row: np.int64(row),
-                    stmt.column: np.int64(column),
-                    stmt.accumulator: product[row, column],
-                }
+                self.names |= {stmt.row: np.int64(row), stmt.column: np.int64(column)}
+                self.names |= {name: product[row, first + column] for name, first in sums.items()}
                 self.block(stmt.epilogue)
-        for name in (stmt.row, stmt.column, stmt.accumulator):
+        for name in (stmt.row, stmt.column, *sums):
             self.names.pop(name, None)
 
     def unfold(self, stmt: Unfold) -> None:

@@ -455,6 +455,14 @@ class Allocate(Stmt):
 
 
 @dataclass(frozen=True, slots=True)
+class Panel:
+    """Some neighbouring columns of the right operand of a `Contract`, from `first` on, and the name of their sum."""
+
+    accumulator: str
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
 class Contract(Stmt):
     """`out[m, n] = epilogue(init[m, n] + sum over k of a[m, k] * b[k, n])`, summed in any order.
 
@@ -462,6 +470,10 @@ class Contract(Stmt):
     by which `epilogue` (a block ending in stores) sees the float sum of element (`row`, `column`); the epilogue may
     load other buffers at [row, column], [column], [row]. With `packed`, `b` is a constant laid out by the code
     generator's packing routine for this node, once per weight.
+
+    With `panels` only a part of `b` is one operand: `n` is the number of columns of each panel, and `epilogue` sees the
+    sums of element (`row`, `first + column`) for all of them at once, each by the panel's name. `accumulator` is that
+    of the first panel; `b` is packed.
     """
 
     a: Buffer
@@ -474,9 +486,14 @@ class Contract(Stmt):
     n: Expr
     k: Expr
     packed: bool = False
+    panels: tuple[Panel, ...] = ()
 
     def __post_init__(self) -> None:
         _require(self.a.rank == 2 and self.b.rank == 2, "contract: operands are not matrices")
+        _require(
+            not self.panels or (self.packed and self.panels[0].accumulator == self.accumulator),
+            "contract: panels of an operand that is not packed, or another accumulator than that of the first",
+        )
         _require(
             self.a.dtype is self.b.dtype,
             f"contract: {self.a.dtype.name} and {self.b.dtype.name}",
@@ -490,6 +507,9 @@ class Multiply(Stmt):
 
     With `accumulate` it is `c += a @ b`. `a` and `b` may have any strides unless `b` is `packed` (see `Contract`); rows
     of `c` are contiguous. `before` columns to the left of `b` may be read as well (None: none).
+
+    With `firsts`, `b` is packed as panels (see `Contract`) and `c` has as many parts of equal width side by side: part
+    p is `a @ b[:, firsts[p] + start : firsts[p] + start + n]`, and what follows it up to the next part is not kept.
     """
 
     a: Buffer
@@ -501,9 +521,15 @@ class Multiply(Stmt):
     packed: bool = False
     accumulate: bool = False
     before: Expr | None = None
+    firsts: tuple[int, ...] = ()
+    start: Expr | None = None
 
     def __post_init__(self) -> None:
         _require(all(x.rank == 2 for x in (self.a, self.b, self.c)), "multiply: operands are not matrices")
+        _require(
+            not self.firsts or (self.packed and self.start is not None and not self.accumulate),
+            "multiply: panels need a packed operand and a start",
+        )
         _require(self.a.dtype is self.b.dtype is self.c.dtype, "multiply: operands of different dtypes")
 
 
@@ -711,7 +737,7 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
         case Contract():
             return (stmt.m, stmt.n, stmt.k)
         case Multiply():
-            return (stmt.m, stmt.n, stmt.k, *(() if stmt.before is None else (stmt.before,)))
+            return (stmt.m, stmt.n, stmt.k, *(x for x in (stmt.before, stmt.start) if x is not None))
         case Pack():
             return (stmt.n, stmt.k)
         case Turn():

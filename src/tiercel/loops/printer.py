@@ -120,12 +120,15 @@ def _lines(stmt: Stmt, indent: str) -> list[str]:
         case Contract():
             sizes = ", ".join(map(expression_text, (stmt.m, stmt.n, stmt.k)))
             packed = " packed" if stmt.packed else ""
-            head = f"{indent}contract {stmt.a.name} @ {stmt.b.name}{packed} ({sizes}) -> {stmt.accumulator}"
+            sums = ", ".join(f"{p.accumulator} at {p.first}" for p in stmt.panels) or stmt.accumulator
+            head = f"{indent}contract {stmt.a.name} @ {stmt.b.name}{packed} ({sizes}) -> {sums}"
             return [f"{head} for {stmt.row}, {stmt.column}:", *nested(stmt.epilogue)]
         case Multiply():
             sizes = ", ".join(map(expression_text, (stmt.m, stmt.n, stmt.k)))
             packed = " packed" if stmt.packed else ""
             sign = "+=" if stmt.accumulate else "="
+            if stmt.start is not None:
+                packed += f" columns {', '.join(map(str, stmt.firsts))} + {expression_text(stmt.start)}"
             return [f"{indent}{stmt.c.name} {sign} {stmt.a.name} @ {stmt.b.name}{packed} ({sizes})"]
         case Pack():
             return [f"{indent}{stmt.panels.name} = pack {stmt.b.name}"]

@@ -117,9 +117,9 @@ class _Substitution:
                 return replace(stmt, a=a, b=b, m=m, n=n, k=k, epilogue=block(stmt.epilogue))
             case Multiply():
                 m, n, k = self.all((stmt.m, stmt.n, stmt.k))
-                before = None if stmt.before is None else expression(stmt.before)
+                before, start = (None if x is None else expression(x) for x in (stmt.before, stmt.start))
                 a, b, c = buffer(stmt.a), buffer(stmt.b), buffer(stmt.c)
-                return replace(stmt, a=a, b=b, c=c, m=m, n=n, k=k, before=before)
+                return replace(stmt, a=a, b=b, c=c, m=m, n=n, k=k, before=before, start=start)
             case Pack():
                 return Pack(buffer(stmt.b), buffer(stmt.panels), expression(stmt.n), expression(stmt.k))
             case Turn():

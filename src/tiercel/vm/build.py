@@ -13,7 +13,7 @@ import threading
 from typing import Any, Final
 
 from tiercel.codegen.blob import BlobError
-from tiercel.codegen.cpu.names import CALL, gemm_names
+from tiercel.codegen.cpu.names import CALL, pack_name
 from tiercel.codegen.cpu.stub import STUB
 from tiercel.codegen.cpu.threads import RUN, WORKER
 from tiercel.codegen.pieces import Library
@@ -25,7 +25,7 @@ from tiercel.hotpath.processors import available_threads
 from tiercel.hotpath.service import CompileService, service
 from tiercel.hotpath.service import Ticket as ServiceTicket
 from tiercel.vm.dispatch import DROPPED, Built
-from tiercel.vm.entry import PACK_TYPE, Frames
+from tiercel.vm.entry import PACK_TYPE, PANELS_TYPE, Frames
 from tiercel.vm.stub import unusable
 
 __all__ = ["ServiceBuilder", "builder"]
@@ -35,15 +35,17 @@ _LATER: Final = 1
 """The priority of builds that nobody is waiting for."""
 
 
-class _Packing(dict[str, Any]):
-    """The packing routine of a dtype: its piece of the library is there where a kernel packs."""
+class _Packing(dict[tuple[str, bool], Any]):
+    """The packing routines, see `Frames.pack`: their piece of the library is there where a kernel packs."""
 
     def __init__(self, library: Library) -> None:
         super().__init__()
         self._library = library
 
-    def __missing__(self, dtype: str) -> Any:
-        made = self[dtype] = PACK_TYPE(self._library.address(gemm_names(as_dtype(dtype))[2]))
+    def __missing__(self, key: tuple[str, bool]) -> Any:
+        dtype, panels = key
+        address = self._library.address(pack_name(as_dtype(dtype), panels=panels))
+        made = self[key] = (PANELS_TYPE if panels else PACK_TYPE)(address)
         return made
 
 

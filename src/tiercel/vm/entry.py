@@ -66,6 +66,7 @@ MISS: Final = _Miss()
 ENTRY_TYPE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
 _P, _L = ctypes.c_void_p, ctypes.c_int64
 PACK_TYPE = ctypes.CFUNCTYPE(None, _P, _L, _L, _P, _L, _L)
+PANELS_TYPE = ctypes.CFUNCTYPE(None, _P, _L, _L, _P, _L, _L, _L, _P)
 SIZE_TYPE = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 
 # MXCSR flags and the kind of NumPy's error state that watches them
@@ -161,7 +162,8 @@ except ImportError:  # another NumPy
 
 
 class Frames:
-    """What all entries share: the library functions that call and pack (by dtype), the thread pool.
+    """What all entries share: the library functions that call and pack (by dtype, and whether as panels), the thread
+    pool.
 
     Attributes:
         stub: address of the machine-code entry stub, 0 for none.
@@ -172,10 +174,18 @@ class Frames:
     library: Library | None = None
 
     def __init__(
-        self, call: int, *, pool: int = 0, threads: int = 1, pack: Mapping[str, int] | None = None, stub: int = 0
+        self,
+        call: int,
+        *,
+        pool: int = 0,
+        threads: int = 1,
+        pack: Mapping[tuple[str, bool], int] | None = None,
+        stub: int = 0,
     ) -> None:
         self.call = ENTRY_TYPE(call)
-        self.pack: Mapping[str, Any] = {dtype: PACK_TYPE(address) for dtype, address in (pack or {}).items()}
+        self.pack: Mapping[tuple[str, bool], Any] = {
+            key: (PANELS_TYPE if key[1] else PACK_TYPE)(address) for key, address in (pack or {}).items()
+        }
         self.stub = stub
         self.shared = np.zeros(3, np.int64)
         self.pool = pool
@@ -493,7 +503,7 @@ def make_entry(
     for pack in interface.packs:
         spec = interface.inputs[pack.input]
         dims = tuple(_whole(d) for d in (pack.k, pack.n, *pack.strides, pack.offset))
-        packs = Packs(spec.dtype.name, dims, frames.pack)
+        packs = Packs(spec.dtype.name, dims, frames.pack, pack.panels)
         entry.packs.append(packs)
         packed = writer.object(packs, "packed")
         filled[words[pack.buffer]] = f"{packed}.ask({sources.text(spec.source)}, a_{spec.name})"

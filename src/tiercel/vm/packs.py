@@ -67,7 +67,9 @@ class Packs:
     Args:
         dtype: name of its dtype.
         dims: k, n, row stride, column stride, offset; in elements.
-        pack: the library's functions by dtype: `pack(source, row, column, panels, n, k)`.
+        pack: the library's functions by dtype and whether they pack as panels: `pack(source, row, column, out, n, k)`,
+            for panels with `count, firsts` behind.
+        panels: see `interface.PackSpec`.
 
     Attributes:
         records: words for the stub: the address of `ask`, then records.
@@ -75,8 +77,14 @@ class Packs:
         ask: what the stub calls where no record fits.
     """
 
-    def __init__(self, dtype: str, dims: tuple[int, ...], pack: Mapping[str, Callable[..., None]]) -> None:
-        self.dtype, self.dims, self.pack = dtype, dims, pack
+    def __init__(
+        self,
+        dtype: str,
+        dims: tuple[int, ...],
+        pack: Mapping[tuple[str, bool], Callable[..., None]],
+        panels: tuple[int, ...] = (),
+    ) -> None:
+        self.dtype, self.dims, self.pack, self.panels = dtype, dims, pack, panels
         self.made: dict[int, Panels] = {}
         self.copied = 0
         self.ask = self.address
@@ -107,12 +115,15 @@ class Packs:
 
     def _panels(self, storage: Any, version: int, data: int, dtype: np.dtype[Any]) -> Panels:
         """The form that another entry has, or a new one."""
-        key = (data, self.dtype, self.dims)
+        key = (data, self.dtype, self.dims, self.panels)
         found = _panels.get(key)
         if found is None or not found.is_of(storage, version):
             k, n, row, column, offset = self.dims
-            found = Panels(storage, version, k * (n + PACK_PADDING), dtype)
-            self.pack[self.dtype](data + offset * dtype.itemsize, row, column, found.address, n, k)
+            count, firsts = len(self.panels), np.array(self.panels, np.int64)
+            found = Panels(storage, version, k * (n * max(count, 1) + PACK_PADDING), dtype)
+            extra = (count, firsts.ctypes.data) if count else ()
+            function = self.pack[self.dtype, count > 0]
+            function(data + offset * dtype.itemsize, row, column, found.address, n, k, *extra)
             self.copied += found.nbytes
             _panels[key] = found
         return found

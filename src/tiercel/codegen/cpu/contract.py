@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tiercel.codegen.cpu.estimate import PARALLEL_WORK
+from tiercel.codegen.cpu.estimate import PARALLEL_WORK, work_of
+from tiercel.codegen.cpu.panels import lanes_of
 from tiercel.codegen.cpu.target import Target
 from tiercel.codegen.cpu.tile import panel_columns, tile_shape
 from tiercel.loops.form import (
@@ -58,6 +59,12 @@ UNPACKED_TILE = (256, 384)
 """The same where b is not: more rows, because every block of rows packs its part of b anew."""
 BLOCKS_PER_THREAD = 4
 """What comes late, or is disturbed, leaves the last blocks to the others."""
+PANEL_VECTORS = 4
+"""Vectors of each panel in a block: what follows is then computed for four of them breadth-first."""
+PANEL_ROWS = 24
+"""Most rows of a block with panels: its sums take 24 KiB for four panels."""
+PANEL_BLOCKS = 2
+"""Blocks of columns for each thread, where there are so many."""
 FEW_ROWS = 6
 """With fewer rows than this a product takes as long as with so many: b has to be read."""
 
@@ -130,6 +137,8 @@ class _Expander:
             raise IllFormed(f"contract of {stmt.a.dtype.name} has no code on this target")
         self.count += 1
         name = f"contract{self.count}"
+        if stmt.panels:
+            return self.panels(stmt, name)
         b, packed = stmt.b, stmt.packed
         one = _whole(1)
         single = stmt.n == one  # a matrix times a vector
@@ -197,6 +206,70 @@ class _Expander:
         total = index_mul(_ceil_div(stmt.m, cut.rows), cut.across)
         loop = For(blocks.name, total, Block(tuple(inside)), "parallel", cut.work)
         return Block((*cut.lets, loop))
+
+    def panels(self, stmt: Contract, name: str) -> Stmt:
+        """A product with panels: a block is some rows of some columns of all panels, and what follows it.
+
+        Blocks of the same columns are neighbours, so that a thread reads its part of b and no other.
+        """
+        one, lanes = _whole(1), lanes_of(stmt.a.dtype, self.target)
+        width, count = PANEL_VECTORS * lanes, len(stmt.panels)
+        across, rows, down, units, threads = (
+            Var(f"{name}.{x}") for x in ("across", "rows", "down", "units", "threads")
+        )
+        block, column0, row0, m, n = (Var(f"{name}.{x}") for x in ("block", "column0", "row0", "m", "n"))
+        groups = _ceil_div(stmt.n, _whole(lanes))
+        lets = (
+            Let(threads.name, index_mul(Binary("max", THREAD_COUNT, one), _whole(PANEL_BLOCKS))),
+            Let(
+                units.name,
+                index_mul(
+                    Binary("max", Binary("min", _whole(PANEL_VECTORS), Binary("floordiv", groups, threads)), one),
+                    _whole(lanes),
+                ),
+            ),
+            Let(across.name, _ceil_div(stmt.n, units)),
+            Let(down.name, Binary("max", _ceil_div(stmt.m, _whole(PANEL_ROWS)), one)),
+            Let(rows.name, Binary("max", _ceil_div(stmt.m, down), one)),
+        )
+        most = Binary("min", _whole(PANEL_ROWS), stmt.m) if self._known_at_entry(stmt.m) else _whole(PANEL_ROWS)
+        c = Buffer(f"{name}.tile", stmt.a.dtype, (most, _whole(count * width)), (_whole(count * width), one), "arena")
+        a_strides = strides_of(stmt.a)
+        a = Buffer(
+            f"{name}.a", stmt.a.dtype, (m, stmt.k), a_strides, stmt.a.space, stmt.a.root or stmt.a.name,
+            self._offset(stmt.a, index_mul(row0, a_strides[0])),
+        )  # fmt: skip
+        # groups of columns lie behind one another, each with one vector of every panel
+        b_offset = index_mul(index_mul(column0, _whole(count)), stmt.k)
+        b = Buffer(
+            f"{name}.b", stmt.b.dtype, (stmt.k, n), (_whole(count * lanes), one), stmt.b.space,
+            stmt.b.root or stmt.b.name, self._offset(stmt.b, b_offset),
+        )  # fmt: skip
+        r, j = Var(f"{name}.r"), Var(f"{name}.j")
+        where = {stmt.row: index_add(row0, r), stmt.column: index_add(column0, j)}
+        body = Block((
+            *(
+                Let(panel.accumulator, Load(c, (r, index_add(j, _whole(number * width)))))
+                for number, panel in enumerate(stmt.panels)
+            ),
+            *substitute(self.block(stmt.epilogue), where).body,
+        ))  # fmt: skip
+        firsts = tuple(panel.first for panel in stmt.panels)
+        inside = (
+            Let(column0.name, index_mul(Binary("floordiv", block, down), units)),
+            Let(row0.name, index_mul(Binary("mod", block, down), rows)),
+            Let(m.name, Binary("min", rows, Binary("sub", stmt.m, row0))),
+            Let(n.name, Binary("min", units, Binary("sub", stmt.n, column0))),
+            Allocate(a),
+            Allocate(b),
+            Allocate(c),
+            Multiply(a, b, c, m, n, stmt.k, packed=True, firsts=firsts, start=column0),
+            For(r.name, m, Block((For(j.name, n, body, "vector"),))),
+        )
+        volume = index_mul(index_mul(Binary("max", stmt.m, _whole(FEW_ROWS)), stmt.n), index_mul(stmt.k, _whole(count)))
+        after = index_mul(index_mul(stmt.m, stmt.n), work_of(stmt.epilogue, set()))
+        work = index_add(volume, after)
+        return Block((*lets, For(block.name, index_mul(across, down), Block(inside), "parallel", work)))
 
     def _known_at_entry(self, x: Expr) -> bool:
         """Is it made of sizes of the function?"""

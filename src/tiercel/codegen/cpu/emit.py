@@ -19,7 +19,8 @@ from tiercel.codegen.cpu.estimate import PARALLEL_WORK, work_of
 from tiercel.codegen.cpu.expressions import Environment, Expressions, VectorAxis
 from tiercel.codegen.cpu.gemm import scratch_elements
 from tiercel.codegen.cpu.lanes import identity, note, spoiled, vector_for
-from tiercel.codegen.cpu.names import convolve_names, gemm_names
+from tiercel.codegen.cpu.names import convolve_names, gemm_names, panel_names
+from tiercel.codegen.cpu.panels import lanes_of
 from tiercel.codegen.cpu.target import Target
 from tiercel.codegen.cpu.text import REGISTER_TYPE, Value, Writer, flatten, memory_type
 from tiercel.codegen.cpu.turn import turn_name
@@ -403,6 +404,16 @@ class Emitter:
             return
         sizes = f"{c}, {words(c_row, stmt.m, stmt.n, stmt.k)}, {adding}"
         left = f"{a}, {words(a_row, a_column)}"
+        if stmt.firsts:
+            count = len(stmt.firsts)
+            step = Binary("floordiv", stmt.c.shape[1], Const(count, INDEX))
+            lanes = lanes_of(stmt.a.dtype, self.target)
+            groups = Binary("floordiv", index_add(stmt.n, Const(lanes - 1, INDEX)), Const(lanes, INDEX))
+            self._call(
+                panel_names(stmt.a.dtype)[count - 1], "ptr, i64, i64, ptr, ptr, i64, i64, i64, i64, i64",
+                f"{left}, {b}, {c}, {words(c_row, step, stmt.m, groups, stmt.k)}",
+            )  # fmt: skip
+            return
         if stmt.packed:
             self._call(packed, "ptr, i64, i64, ptr, ptr, i64, i64, i64, i64, i1", f"{left}, {b}, {sizes}")
             return

@@ -12,7 +12,18 @@ from collections.abc import Sequence
 from tiercel.codegen.cpu.convolve import emit_convolve
 from tiercel.codegen.cpu.dots import dots_name, emit_dots
 from tiercel.codegen.cpu.gemm import emit_gemm
-from tiercel.codegen.cpu.names import CALL, CONVOLUTIONS, CORE, PIECES, RARE, convolve_names, gemm_names
+from tiercel.codegen.cpu.names import (
+    CALL,
+    CONVOLUTIONS,
+    CORE,
+    PANELS,
+    PIECES,
+    RARE,
+    convolve_names,
+    gemm_names,
+    panel_names,
+)
+from tiercel.codegen.cpu.panels import emit_panels
 from tiercel.codegen.cpu.rare import rare_entries, rare_text
 from tiercel.codegen.cpu.stub import STUB, stub_text
 from tiercel.codegen.cpu.target import Target
@@ -59,6 +70,8 @@ def entries(piece: str | None = None) -> tuple[str, ...]:
         return rare_entries()
     if piece in CONVOLUTIONS:
         return convolve_names(as_dtype(CONVOLUTIONS[piece]))
+    if piece in PANELS:
+        return panel_names(as_dtype(PANELS[piece]))
     dtype = as_dtype(piece)
     return *gemm_names(dtype), turn_name(dtype), dots_name(dtype)
 
@@ -74,6 +87,10 @@ def library_text(target: Target, pieces: Sequence[str] = PIECES) -> str:
             functions += rare_text(declarations.setdefault)
         elif piece in CONVOLUTIONS:
             declared, defined = emit_convolve(as_dtype(CONVOLUTIONS[piece]), target)
+            declarations.update(dict.fromkeys(declared))
+            functions += defined
+        elif piece in PANELS:
+            declared, defined = emit_panels(as_dtype(PANELS[piece]), target)
             declarations.update(dict.fromkeys(declared))
             functions += defined
         else:

@@ -6,18 +6,36 @@ from typing import Final
 
 from tiercel.dtypes import DType
 
-__all__ = ["CALL", "CONVOLUTIONS", "CORE", "GEMM_DTYPES", "PIECES", "RARE", "convolve_names", "gemm_names", "piece_of"]
+__all__ = [
+    "CALL",
+    "CONVOLUTIONS",
+    "CORE",
+    "GEMM_DTYPES",
+    "MAX_PANELS",
+    "PANELS",
+    "PIECES",
+    "RARE",
+    "convolve_names",
+    "gemm_names",
+    "pack_name",
+    "panel_names",
+    "piece_of",
+]
 
 GEMM_DTYPES: Final = ("float32", "float64")
 
 CORE: Final = "core"
 RARE: Final = "rare"
 """Pieces of the library: what every kernel needs, and rare arguments of mathematical functions. The others are the
-products of a dtype, by its name, and its convolutions."""
+products of a dtype, by its name, its convolutions, and those with several panels."""
 CONVOLUTIONS: Final = {f"convolve {dtype}": dtype for dtype in GEMM_DTYPES}
-PIECES: Final = (CORE, RARE, *GEMM_DTYPES, *CONVOLUTIONS)
-"""The parts of the library that are compiled and mapped each by itself, when a kernel needs one: all of them take 0.6
+PANELS: Final = {f"panels {dtype}": dtype for dtype in GEMM_DTYPES}
+PIECES: Final = (CORE, RARE, *GEMM_DTYPES, *CONVOLUTIONS, *PANELS)
+"""The parts of the library that are compiled and mapped each by itself, when a kernel needs one: all of them take 0.7
 s, the core 15 ms. No piece calls another."""
+
+MAX_PANELS: Final = 4
+"""Column blocks of one product that a tile holds side by side; with one it is an ordinary product."""
 
 CALL: Final = "tc.call"
 """`i64 tc.call(ptr function, ptr frame)`: call with the floating-point flags cleared before and read after.
@@ -38,6 +56,17 @@ def convolve_names(dtype: DType) -> tuple[str, str]:
     return f"tc.convolve.{dtype.name}", f"tc.unfold.{dtype.name}"
 
 
+def panel_names(dtype: DType) -> tuple[str, ...]:
+    """What packs a matrix as panels, then the products of 2 to `MAX_PANELS` panels."""
+    base = f"tc.panels.{dtype.name}"
+    return f"{base}.pack", *(f"{base}.{count}" for count in range(2, MAX_PANELS + 1))
+
+
+def pack_name(dtype: DType, *, panels: bool) -> str:
+    """The function that packs a matrix, as a whole or as panels."""
+    return panel_names(dtype)[0] if panels else gemm_names(dtype)[2]
+
+
 def piece_of(name: str) -> str:
     """The piece of the library that has a function."""
     parts = name.split(".")
@@ -45,4 +74,6 @@ def piece_of(name: str) -> str:
         return RARE
     if parts[1] in ("convolve", "unfold"):
         return f"convolve {parts[2]}"
+    if parts[1] == "panels":
+        return f"panels {parts[2]}"
     return parts[2] if len(parts) > 2 and parts[2] in GEMM_DTYPES else CORE

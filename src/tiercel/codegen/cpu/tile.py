@@ -25,6 +25,12 @@ PARAMETERS: Final = (
 """Of a tile: strides in elements, `b_panel` between panels; columns `first` to `columns` of c are written, others
 are not touched. Copying tiles have `out` too."""
 
+WIDE_PARAMETERS: Final = (
+    "ptr noalias %a, i64 %a_row, i64 %a_col, ptr noalias %b, i64 %b_row, i64 %b_panel, ptr noalias %c, i64 %c_row, "
+    "i64 %k, i64 %c_step, i1 %accumulate"
+)
+"""Of a tile `apart`: its vectors go to columns 0, `c_step`, 2 * `c_step`, ... of c, each of them whole."""
+
 AHEAD_CYCLES: Final = 240
 """How long before its use a row of b is asked for: about the latency of the third-level cache (one multiply-add a
 cycle)."""
@@ -50,12 +56,13 @@ def wide_panels(rows: int) -> int:
 
 
 def tile_name(
-    dtype: DType, rows: int, panels: int, *, copy: bool = False, stream: bool = False, narrow: int = 0
+    dtype: DType, rows: int, panels: int, *, copy: bool = False, stream: bool = False, narrow: int = 0, apart: int = 0
 ) -> str:
     """The function of a tile. With `copy` it also writes the panel of b it reads to `out`, packed; with `stream` it
-    asks for nothing ahead; with `narrow` it takes only so many vectors of the panel.
+    asks for nothing ahead; with `narrow` it takes only so many vectors of the panel; with `apart` the panel is so many
+    vectors wide, and they are written apart (`WIDE_PARAMETERS`).
     """
-    kind = ".copy" if copy else ".stream" if stream else ""
+    kind = ".copy" if copy else ".stream" if stream else f".apart{apart}" if apart else ""
     return f"tc.tile.{dtype.name}.{rows}x{f'v{narrow}' if narrow else panels}{kind}"
 
 
@@ -68,6 +75,7 @@ def tile_text(
     copy: bool = False,
     stream: bool = False,
     narrow: int = 0,
+    apart: int = 0,
 ) -> str:
     """The function of a tile.
 
@@ -75,14 +83,15 @@ def tile_text(
     Only a tile of one panel, or of less, can be written in part; a narrow one always counts as such.
     """
     element, size = REGISTER_TYPE[dtype.name], dtype.itemsize
-    lanes, width = target.vector_bytes // size, narrow or tile_shape(target)[1]
+    lanes, width = target.vector_bytes // size, narrow or apart or tile_shape(target)[1]
     vectors = width * panels
     vector, counts, suffix = f"<{lanes} x {element}>", f"<{lanes} x i32>", f"v{lanes}f{8 * size}"
     ahead = max(4, min(64, AHEAD_CYCLES // (rows * vectors)))
     tile = [(r, v) for r in range(rows) for v in range(vectors)]
-    name = tile_name(dtype, rows, panels, copy=copy, stream=stream, narrow=narrow)
+    name = tile_name(dtype, rows, panels, copy=copy, stream=stream, narrow=narrow, apart=apart)
+    parameters = WIDE_PARAMETERS if apart else PARAMETERS
     out = [
-        f"define internal void @{name}({PARAMETERS}{', ptr noalias %out' if copy else ''}) {{",
+        f"define internal void @{name}({parameters}{', ptr noalias %out' if copy else ''}) {{",
         "entry:",
         "  %any = icmp sgt i64 %k, 0",
     ]
@@ -138,7 +147,7 @@ def tile_text(
         "done:",
     ]
     out += [f"  %total.{r}.{v} = phi {vector} [ zeroinitializer, %entry ], [ %new.{r}.{v}, %k.loop ]" for r, v in tile]
-    both = panels == 1 and not narrow
+    both = panels == 1 and not narrow and not apart
     if both:
         out += [
             f"  %reaches = icmp sge i64 %columns, {vectors * lanes}",
@@ -149,13 +158,22 @@ def tile_text(
     else:
         out.append(f"  br label %{'part' if narrow else 'whole'}")
     if not narrow:
-        out += _stores("whole", tile, rows, 0, dtype, lanes)
+        out += _stores("whole", tile, rows, 0, dtype, lanes, apart=apart > 0)
     if narrow or both:
         out += _stores("part", tile, rows, vectors, dtype, lanes)
     return "\n".join([*out, "}"])
 
 
-def _stores(label: str, tile: list[tuple[int, int]], rows: int, masked: int, dtype: DType, lanes: int) -> list[str]:
+def _stores(
+    label: str,
+    tile: list[tuple[int, int]],
+    rows: int,
+    masked: int,
+    dtype: DType,
+    lanes: int,
+    *,
+    apart: bool = False,
+) -> list[str]:
     """The block that writes the sums: all, or with `masked` (the number of vectors) columns `first` to `columns`.
 
     What is there is added, or zero: that changes no bit, because a sum that begins with zero is no negative zero.
@@ -190,12 +208,15 @@ def _stores(label: str, tile: list[tuple[int, int]], rows: int, masked: int, dty
             f"  %{label}.off.{r} = mul i64 %c_row, {r}",
             f"  %{label}.c.{r} = getelementptr {element}, ptr %c, i64 %{label}.off.{r}",
         ]
+    steps = [f"%{label}.step.{v}" if apart else str(v * lanes) for v in range(1 + max(v for _, v in tile))]
+    if apart:
+        out += [f"  {step} = mul i64 %c_step, {v}" for v, step in enumerate(steps)]
     for r, v in tile:
         at = f"%{label}.c.{r}.{v}"
         old = f"%{label}.old.{v}" if masked else f"%{label}.old"
         given = f"ptr {at}, i32 {size}, {mask_type} {old}, {vector} zeroinitializer"
         out += [
-            f"  {at} = getelementptr {element}, ptr %{label}.c.{r}, i64 {v * lanes}",
+            f"  {at} = getelementptr {element}, ptr %{label}.c.{r}, i64 {steps[v]}",
             f"  {at}.old = call {vector} @llvm.masked.load.{suffix}.p0({given})",
             f"  {at}.new = fadd {vector} {at}.old, %total.{r}.{v}",
         ]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tests.codegen.native import build, call, imports
-from tiercel.codegen.cpu.gemm import names
+from tiercel.codegen.cpu.names import pack_name
 from tiercel.codegen.cpu.target import Target
 from tiercel.compiler.graph import Carried, Collected, Graph, Input, Loop, Node, Region, Result, Step, Value
 from tiercel.compiler.graph_check import check_region
@@ -192,14 +192,18 @@ class Runner:
         k, n = size_of(pack.k, symbols), size_of(pack.n, symbols)
         steps = [size_of(s, symbols) * array.itemsize for s in pack.strides]
         start = array.reshape(-1)[size_of(pack.offset, symbols) :]
-        matrix = np.lib.stride_tricks.as_strided(start, (k, n), steps)
+        count, firsts = len(pack.panels), np.array(pack.panels, np.int64)
+        whole = n * max(count, 1)
+        matrix = np.lib.stride_tricks.as_strided(start, (k, whole), steps)
         if not native:
             return np.ascontiguousarray(matrix)
-        panels = np.zeros(k * (n + PACK_PADDING), array.dtype)
-        entry = imports(Target.host())[names(as_dtype(array.dtype))[2]]
+        panels = np.zeros(k * (whole + PACK_PADDING), array.dtype)
+        entry = imports(Target.host())[pack_name(as_dtype(array.dtype), panels=count > 0)]
         pointer, word = ctypes.c_void_p, ctypes.c_int64
-        function = ctypes.CFUNCTYPE(None, pointer, word, word, pointer, word, word)(entry)
-        function(start.ctypes.data, *(size_of(s, symbols) for s in pack.strides), panels.ctypes.data, n, k)
+        extra = (count, firsts.ctypes.data) if count else ()
+        types = (None, pointer, word, word, pointer, word, word, *(word, pointer)[: len(extra)])
+        given = (*(size_of(s, symbols) for s in pack.strides), panels.ctypes.data, n, k, *extra)
+        ctypes.CFUNCTYPE(*types)(entry)(start.ctypes.data, *given)
         return panels
 
 

@@ -26,7 +26,7 @@ from tiercel.compiler.interface import PackSpec
 from tiercel.compiler.memory import c_strides
 from tiercel.compiler.nests import Access
 from tiercel.compiler.pointwise import element_statements, unflatten
-from tiercel.loops.form import Allocate, Block, Buffer, Const, Contract, Expr, Panel, Stmt, Store, Var, blocks
+from tiercel.loops.form import Allocate, Block, Buffer, Const, Contract, Expr, If, Let, Panel, Stmt, Store, Var, blocks
 from tiercel.operators.types import Shape
 from tiercel.shapes import DimLike, product
 
@@ -95,7 +95,7 @@ class Postponed:
         """Emit the statements of a product, all but the product itself if it may wait."""
         last = statements[-1] if statements else None
         waits = isinstance(last, Contract) and last.packed and last.b.space == "constant" and not last.panels
-        if waits and isinstance(last, Contract) and all(isinstance(stmt, Allocate) for stmt in statements[:-1]):
+        if waits and isinstance(last, Contract) and all(isinstance(s, Allocate | Let | If) for s in statements[:-1]):
             memory = self.state.place(group.nodes[0].outputs[0])
             stores = last.epilogue.body
             if len(stores) == 1 and isinstance(stores[0], Store) and memory.contiguous and memory.offset == 0:
@@ -128,7 +128,9 @@ class Postponed:
         writes: dict[Value, list[Access]],
     ) -> None:
         state, domain = self.state, group.domain
-        state.statements[:] = [s for s in state.statements if not (isinstance(s, Allocate) and s.buffer.name == name)]
+        state.statements[:] = [
+            s for s in state.statements if not (isinstance(s, Allocate) and name in (s.buffer.name, s.buffer.root))
+        ]
         mine = {v: _first(a) for v, a in reads.items() if a.memory.root.name == name}
         firsts = sorted(set(mine.values()))
         sums = {first: state.fresh("total") for first in firsts}

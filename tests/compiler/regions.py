@@ -17,6 +17,7 @@ from tiercel.compiler.graph_check import check_region
 from tiercel.compiler.interface import (
     PACK_PADDING,
     Constant,
+    EitherOf,
     NewArray,
     PackSpec,
     Recipe,
@@ -174,6 +175,10 @@ class Runner:
                     return outputs[r.output]
                 case SameInput():
                     return arrays[r.index]
+                case EitherOf():
+                    number = int(outputs[r.tag])
+                    assert number in (-1, *r.inputs)
+                    return made[r.new.buffer] if number < 0 else arrays[number]
                 case ViewOf():
                     return view(result(r.base), r, {**symbols, **sizes, **{n: int(outputs[n]) for n in r.computed}})
                 case Constant():

@@ -180,17 +180,20 @@ class Result:
     """What a register holds, or what is returned, when the region is left by one of its exits.
 
     `what` is "value" (a fresh array or scalar), "input" (that very object: `index` of the input), "view" (`value`, a
-    look into the input `index` as it is at the end, or into the fresh array `base`), or a container: "tuple", "list",
-    "none", "constant" (`constant`). The same fresh array or view is one object wherever it is handed over.
+    look into the input `index` as it is at the end, or into the fresh array `base`), "either" (the input whose number
+    `tag` is, or the fresh array `value` where that is below 0), or a container: "tuple", "list", "none", "constant"
+    (`constant`). The same fresh array or view is one object wherever it is handed over.
     """
 
-    what: Literal["value", "input", "view", "tuple", "list", "none", "constant"]
+    what: Literal["value", "input", "view", "either", "tuple", "list", "none", "constant"]
     value: Value | None = None
     index: int | None = None
     items: tuple[Result, ...] = ()
     constant: Any = None
     wrap: int = -1  # of a named tuple: the number of its class in the environment
     base: Value | None = None
+    tag: Value | None = None
+    choices: tuple[int, ...] = ()  # the inputs that `tag` may name
 
 
 @dataclass(frozen=True, slots=True, eq=False)

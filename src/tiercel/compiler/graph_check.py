@@ -317,6 +317,13 @@ def _check_result(result: Result, scope: _Scope, inputs: int, where: str) -> Non
             if result.value is None:
                 raise IllFormedGraph(f"{where}: a result without a value")
             scope.use(result.value, where)
+        case "either":
+            if result.value is None or result.tag is None or not result.choices:
+                raise IllFormedGraph(f"{where}: an array or an argument, and nothing tells which")
+            if not all(0 <= number < inputs for number in result.choices):
+                raise IllFormedGraph(f"{where}: one of the inputs {result.choices} of {inputs}")
+            scope.use(result.value, where)
+            scope.use(result.tag, where)
         case "input":
             if result.index is None or not 0 <= result.index < inputs:
                 raise IllFormedGraph(f"{where}: input {result.index} of {inputs}")

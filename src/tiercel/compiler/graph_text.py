@@ -190,6 +190,10 @@ def _result(result: Result, names: _Names) -> str:
             return repr(result.constant)
         case "input":
             return f"input {result.index}"
+        case "either":
+            assert result.value is not None
+            assert result.tag is not None
+            return f"{names(result.value)} or the input numbered {names(result.tag)}"
         case "view":
             of = f"input {result.index}" if result.base is None else names(result.base)
             return f"view of {of}" + ("" if result.value is None else f" ({names(result.value)})")

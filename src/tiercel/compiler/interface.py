@@ -137,6 +137,17 @@ class SameInput:
 
 
 @dataclass(frozen=True, slots=True)
+class EitherOf:
+    """The very object that was passed as one of `inputs`, the one whose number the output `tag` has after the call; a
+    new array where that is below 0.
+    """
+
+    new: NewArray
+    tag: str
+    inputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ViewOf:
     """A view of an input or of a new array: sizes and strides in elements, offset in elements.
 
@@ -176,7 +187,7 @@ class Sequence:
     wrap: int = -1
 
 
-Recipe: TypeAlias = NewArray | ScalarOutput | SameInput | ViewOf | SizeValue | Constant | Sequence
+Recipe: TypeAlias = NewArray | ScalarOutput | SameInput | EitherOf | ViewOf | SizeValue | Constant | Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +216,8 @@ def new_arrays(*recipes: Recipe) -> tuple[NewArray, ...]:
         made: tuple[NewArray, ...] = ()
         if isinstance(recipe, NewArray):
             made = (recipe,)
+        elif isinstance(recipe, EitherOf):
+            made = (recipe.new,)
         elif isinstance(recipe, ViewOf):
             made = new_arrays(recipe.base)
         elif isinstance(recipe, Sequence):

@@ -125,7 +125,7 @@ def _symbols_of_type(type_: Type) -> Iterator[Symbol]:
 
 def _values_of(result: Result) -> Iterator[Value]:
     """The values that a result hands over."""
-    for value in (result.value, result.base):
+    for value in (result.value, result.base, result.tag):
         if value is not None:
             yield value
     for item in result.items:

@@ -3,7 +3,7 @@
 In: the exits of a region. Out: result buffers in which arrays are computed at once, and a `Recipe` for each result:
 
 * a new array; the same one wherever it is handed over more than once;
-* the very object that was passed;
+* the very object that was passed; or that where an output of the function says so, else a new array;
 * a view, of an argument or of a new array (which is made also if nobody else is given it), as the place of its first
   element and its strides;
 * scalars, sizes, constants, tuples and lists.
@@ -20,6 +20,7 @@ from tiercel.compiler.elementwise import NotLowered, cast, scalar_dtype
 from tiercel.compiler.graph import Loop, Node, Result, Value, continued_input
 from tiercel.compiler.interface import (
     Constant,
+    EitherOf,
     GrownArray,
     NewArray,
     Recipe,
@@ -51,6 +52,7 @@ class Results:
         self._arrays: dict[Value, NewArray] = {}
         self._memories: dict[Value, Memory] = {}
         self._views: dict[Value, ViewOf] = {}
+        self._either: dict[Value, EitherOf] = {}
 
     # -- before the graph -------------------------------------------------------------------------------------
 
@@ -58,7 +60,7 @@ class Results:
         """Make buffers for the arrays that are handed over."""
         for item in result.items:
             self.prepare(item)
-        array = result.base if result.what == "view" else result.value if result.what == "value" else None
+        array = result.base if result.what == "view" else result.value if result.what in ("value", "either") else None
         if array is None or not isinstance(array.type, ArrayType) or array in self._arrays:
             return
         state, type_ = self.state, array.type
@@ -78,7 +80,7 @@ class Results:
         self.buffers.append(buffer)
         memory = self._memories[array] = Memory.whole(buffer, type_.shape, strides)
         state.want(array, memory)
-        if result.what == "value":
+        if result.what != "view":
             self._seek_producer(array)
         self._arrays[array] = NewArray(name, type_.dtype, type_.shape, type_.wrapper, fortran)
 
@@ -150,6 +152,8 @@ class Results:
                 return SameInput(result.index)
             case "view":
                 return self._view(result, known)
+            case "either":
+                return self._either_of(result)
         value, state = result.value, self.state
         assert value is not None
         if isinstance(value.type, ArrayType):
@@ -161,6 +165,19 @@ class Results:
         self.outputs.append(output)
         state.emit(Output(output.name, cast(state.scalar(value), output.dtype)))
         return ScalarOutput(output.name, scalar_kind(value.type), output.dtype)
+
+    def _either_of(self, result: Result) -> EitherOf:
+        state, value, tag = self.state, result.value, result.tag
+        assert value is not None
+        assert tag is not None
+        found = self._either.get(value)
+        if found is None:
+            state.settle(value)
+            output = Var(state.fresh("which"), scalar_dtype(tag.type))
+            self.outputs.append(output)
+            state.emit(Output(output.name, state.scalar(tag)))
+            found = self._either[value] = EitherOf(self._arrays[value], output.name, result.choices)
+        return found
 
     def _view(self, result: Result, known: set[str]) -> ViewOf:
         state, value = self.state, result.value

@@ -17,6 +17,7 @@ from tiercel.codegen.abi import ARENA, ARENA_BYTES, EXTRA_WORK, POOL, THREADS, f
 from tiercel.codegen.cpu.estimate import PARALLEL_WORK
 from tiercel.compiler.interface import (
     PACK_PADDING,
+    EitherOf,
     GrownArray,
     Interface,
     NewArray,
@@ -283,6 +284,8 @@ class NativeKernel:
         match recipe:
             case NewArray():
                 leaves.append(made[recipe.buffer])
+            case EitherOf():
+                leaves += [made[recipe.new.buffer], int(frame[self.words[recipe.tag]])]
             case ViewOf():
                 base = given[recipe.base.index] if isinstance(recipe.base, SameInput) else made[recipe.base.buffer]
                 computed = {name: int(frame[self.words[name]]) for name in recipe.computed}

@@ -326,9 +326,11 @@ class _Run:
         if result.what in ("tuple", "list"):
             for item in result.items:
                 self.collect(item, leaves)
-        elif result.what in ("value", "view"):
+        elif result.what in ("value", "view", "either"):
             assert result.value is not None
             leaves.append(self.value(result.value))
+            if result.tag is not None:
+                leaves.append(self.value(result.tag))
 
     # -- steps ------------------------------------------------------------------------------------------------
 

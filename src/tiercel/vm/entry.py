@@ -29,6 +29,7 @@ from tiercel.compiler.abstract import Source
 from tiercel.compiler.environment import Condition
 from tiercel.compiler.interface import (
     Constant,
+    EitherOf,
     GrownArray,
     InputSpec,
     Interface,
@@ -773,6 +774,12 @@ def _result(writer: _Writer, recipe: Recipe, interface: Interface, words: Mappin
                 name = f"t{name}"
             writer.made[id(recipe)] = name
             return name
+        case EitherOf():
+            text = _result(writer, recipe.new, interface, words, sources)
+            for number in recipe.inputs:
+                passed = sources.known[interface.inputs[number].source]
+                text = f"({passed} if frame[{words[recipe.tag]}] == {number} else {text})"
+            return text
         case ViewOf():
             return _view(writer, recipe, interface, words, sources)
         case ScalarOutput():

@@ -44,6 +44,7 @@ from tiercel.compiler.abstract import Source
 from tiercel.compiler.environment import Condition
 from tiercel.compiler.interface import (
     Constant,
+    EitherOf,
     GrownArray,
     InputSpec,
     Interface,
@@ -695,6 +696,14 @@ def _make_one(
                 return array
             value = t.value()
             t.add(Op.WRAP, value, t.object(Tensor), array, *_slots()[0][:2])
+            return value
+        case EitherOf():
+            value = _make(t, recipe.new, interface, words, made, arrays)
+            for number in recipe.inputs:
+                chosen = t.value()
+                passed = t.source(interface.inputs[number].source)
+                t.add(Op.CHOOSE, chosen, words[recipe.tag], number, passed, value)
+                value = chosen
             return value
         case ViewOf():
             base = recipe.base

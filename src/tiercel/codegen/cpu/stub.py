@@ -178,6 +178,7 @@ class Op(IntEnum):
     FLAGS = 50  # v n: an array with these flags
     APART = 51  # v v n n: the bytes between the bounds of two arrays, of elements so large, are apart
     SAME_WORD = 52  # w w: the first gets what the second has
+    CHOOSE = 57  # v w n v v: made: the first object where the word is the number, else the second
     ROWS = 55  # v: the axes of an array lie in C order, with gaps or backwards
     VIEW = 54  # v v n w w: made: view of an array of so many axes: words of sizes, then strides in bytes; of the offset
     GROW = 57  # v v v o: made: block with room for entries behind those of a Tensor; its array; record of `growing`
@@ -337,6 +338,12 @@ def _reads(t: _Text, op: Op) -> bool:
         case Op.SLOT:
             got = t.load("ptr", t.value(t.field(2)), t.field(3))
             t.require(t.compare("ne", "ptr", got, "null"))
+            t.call("void", "Py_IncRef", f"ptr {got}")
+            t.make(t.field(1), got)
+            t.next()
+        case Op.CHOOSE:
+            holds = t.compare("eq", "i64", t.word(t.field(2)), t.field(3))
+            got = t.set("chosen", f"select i1 {holds}, ptr {t.value(t.field(4))}, ptr {t.value(t.field(5))}")
             t.call("void", "Py_IncRef", f"ptr {got}")
             t.make(t.field(1), got)
             t.next()

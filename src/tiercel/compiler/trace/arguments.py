@@ -4,20 +4,22 @@ In: the values of a call, or the abstract value returned. Out: inputs with their
 of the result.
 
 Invariants: only types, sizes to assume and identities are taken from the values; a result that may share memory with
-an argument or another result is refused unless it surely is that very array, or a view of it.
+an argument or another result is refused unless it surely is that very array or a view of it, or is an argument itself
+or a new array, and the steps say which.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from tiercel.compiler.abstract import Abstract, Known, ListRef, Mapping, Source, Tuple, Unknown, Untraceable
 from tiercel.compiler.environment import is_plain
-from tiercel.compiler.graph import Input, Result, Value, Write
+from tiercel.compiler.graph import Graph, Input, Result, Value, Write
+from tiercel.compiler.trace.identity import Identities
 from tiercel.compiler.trace.objects import is_named_tuple, object_condition, tensor_type, unwrapped
 from tiercel.compiler.trace.state import MAX_UNROLL, Trace
 from tiercel.compiler.trace.walk import Frame
@@ -96,6 +98,7 @@ class Seen:
     lists: set[int] = field(default_factory=set)
     arrays: set[Value] = field(default_factory=set)
     owners: set[Value] = field(default_factory=set)
+    either: list[Value] = field(default_factory=list)
 
 
 def result_of(frame: Frame, x: Abstract, seen: Seen) -> Result:
@@ -147,12 +150,17 @@ def _array_result(trace: Trace, x: Value, seen: Seen) -> Result:
         return Result("view", value=x, index=number)
     owners = trace.owners_of(root)
     entered = trace.entered.get(root)
-    if root not in seen.arrays and entered is not None and owners & (trace.outside | seen.owners):
+    counted = entered is not None and not isinstance(entered.passes, Value)
+    if (
+        root not in seen.arrays
+        and entered is not None
+        and owners & ((trace.outside if counted else set()) | seen.owners)
+    ):
         frame.require_passes(entered.passes)
         owners = entered.owners
     if owners & trace.outside:
-        if root in owners:
-            raise Untraceable("it returns what may be an argument itself or a new array")
+        if root in owners and root is x:
+            return _either(trace, x, owners, seen)
         raise Untraceable("it returns what may be a view of an argument")
     if root not in seen.arrays and owners & seen.owners:
         raise Untraceable("two results may share memory")
@@ -167,6 +175,49 @@ def _array_result(trace: Trace, x: Value, seen: Seen) -> Result:
     if root is x and x not in trace.rebased:
         return Result("value", value=x)
     return Result("view", value=x, base=root)
+
+
+def _either(trace: Trace, x: Value, owners: frozenset[Value], seen: Seen) -> Result:
+    """What is an argument itself, or a new array: `named` finds out what tells which."""
+    for number, given in enumerate(trace.inputs):
+        if given.value in owners and trace.content(number) is not given.value:
+            raise Untraceable("it returns what may be an argument that is written")
+    own = owners - trace.outside
+    if x not in seen.arrays and own & seen.owners:
+        raise Untraceable("two results may share memory")
+    _require_known_order(x)
+    seen.arrays.add(x)
+    seen.owners |= own
+    seen.either.append(x)
+    return Result("either", value=x)
+
+
+def named(frame: Frame, graph: Graph, result: Result, seen: Seen) -> tuple[Graph, Result]:
+    """The steps and the result with what tells which object a result is.
+
+    Raises:
+        Untraceable: one of the objects may be a view.
+    """
+    trace = frame.trace
+    if not seen.either:
+        return graph, result
+    inputs = {given.value: number for number, given in enumerate(trace.inputs)}
+
+    def fresh(value: Value) -> bool:
+        owners = trace.owners_of(value)
+        return value in owners and not owners & trace.outside and value not in trace.rebased | trace.borrowed
+
+    identities = Identities(graph, inputs, fresh, trace.value)
+    tags = {value: identities.of(value) for value in dict.fromkeys(seen.either)}
+
+    def tagged(x: Result) -> Result:
+        if x.what != "either" or x.value is None:
+            return replace(x, items=tuple(map(tagged, x.items)))
+        owners = trace.owners_of(x.value)
+        choices = tuple(number for value, number in inputs.items() if value in owners)
+        return replace(x, tag=tags[x.value], choices=choices)
+
+    return identities.rebuilt(), tagged(result)
 
 
 def _require_known_order(x: Value) -> None:

@@ -16,7 +16,7 @@ from tiercel.bytecode.program import Function
 from tiercel.compiler.abstract import Known, Untraceable
 from tiercel.compiler.environment import Environment
 from tiercel.compiler.graph import Graph, Region, Result
-from tiercel.compiler.trace.arguments import Seen, abstract_argument, result_of, signature_text, writes_of
+from tiercel.compiler.trace.arguments import Seen, abstract_argument, named, result_of, signature_text, writes_of
 from tiercel.compiler.trace.objects import Cell
 from tiercel.compiler.trace.state import Raised, Returned, Trace
 from tiercel.compiler.trace.walk import Frame
@@ -200,8 +200,9 @@ def _trace_once(
     if isinstance(outcome, Raised):
         raise Untraceable("it always raises", outcome.index)
     assert isinstance(outcome, Returned)
-    result = result_of(frame, outcome.value, Seen())
-    graph = Graph(tuple(trace.steps))
+    seen = Seen()
+    result = result_of(frame, outcome.value, seen)
+    graph, result = named(frame, Graph(tuple(trace.steps)), result, seen)
     exits: dict[int | str, dict[int | str, Result]] = {"return": {"return": result}}
     signature = signature_text(trace.inputs)
     return Region(

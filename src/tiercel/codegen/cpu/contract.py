@@ -12,8 +12,8 @@ A tile of at most 96 KiB stays in the second-level cache, so reading it back cos
 multiplications an element, and the epilogue exists once instead of once per register tile (machine code and compile
 time). When the epilogue only stores the sum, the product is written straight to its place.
 
-Blocks are whole panels of columns, as many of them as give every thread `BLOCKS_PER_THREAD` blocks of about the same
-width; where the columns are too few for that, the rows are split too. How a matrix is cut changes no sum.
+Blocks are whole panels of columns, as many of them as give every thread several blocks of about the same width; where
+the columns are too few for that, the rows are split too. How a matrix is cut changes no sum.
 """
 
 from __future__ import annotations
@@ -57,14 +57,17 @@ VECTOR_ROWS = 4096
 """Most rows of a tile of one column."""
 UNPACKED_TILE = (256, 384)
 """The same where b is not: more rows, because every block of rows packs its part of b anew."""
-BLOCKS_PER_THREAD = 4
-"""What comes late, or is disturbed, leaves the last blocks to the others."""
 PANEL_VECTORS = 4
 """Vectors of each panel in a block: what follows is then computed for four of them breadth-first."""
 PANEL_ROWS = 24
 """Most rows of a block with panels: its sums take 24 KiB for four panels."""
 PANEL_BLOCKS = 2
 """Blocks of columns for each thread, where there are so many."""
+BLOCKS_PER_THREAD = (4, 8, 16)
+"""Least; most with an epilogue, whose loops want rows of some length; most. What comes late, or is disturbed, leaves
+the last blocks to the others; many blocks share out what does not divide evenly."""
+BLOCK_WORK = 250_000
+"""Multiply-adds that are worth a block of their own: about 2 us."""
 FEW_ROWS = 6
 """With fewer rows than this a product takes as long as with so many: b has to be read."""
 
@@ -145,7 +148,7 @@ class _Expander:
         panel = panel_columns(b.dtype, self.target)
         rows, columns = self._tile(stmt, panel)
         direct = self._direct_target(stmt)
-        cut = self._cut(stmt, name, panel, rows, columns // panel)
+        cut = self._cut(stmt, name, panel, rows, columns // panel, BLOCKS_PER_THREAD[2 if direct is not None else 1])
         blocks = Var(f"{name}.block")
         row0, first, column0 = Var(f"{name}.row0"), Var(f"{name}.first"), Var(f"{name}.column0")
         m, n = Var(f"{name}.m"), Var(f"{name}.n")
@@ -290,7 +293,7 @@ class _Expander:
         rows, bytes_ = TILE if stmt.packed else UNPACKED_TILE
         return rows, max(1, bytes_ // (panel * stmt.b.dtype.itemsize)) * panel
 
-    def _cut(self, stmt: Contract, name: str, panel: int, most_rows: int, most_panels: int) -> _Cut:
+    def _cut(self, stmt: Contract, name: str, panel: int, most_rows: int, most_panels: int, most_blocks: int) -> _Cut:
         """How many blocks there are in each direction, as statements."""
         work, wanted, panels, across, down, rows = (
             Var(f"{name}.{x}") for x in ("work", "wanted", "panels", "across", "down", "rows")
@@ -303,14 +306,19 @@ class _Expander:
         volume = index_mul(index_mul(rows_, columns_), stmt.k)
         threads = Binary("max", THREAD_COUNT, one)
         large = Compare("ge", work, _whole(PARALLEL_WORK))
-        least = _ceil_div(panels, _whole(most_panels))
+        least = index_mul(threads, _whole(BLOCKS_PER_THREAD[0]))
+        worth = Binary("floordiv", work, _whole(BLOCK_WORK))
+        many = Binary("max", least, Binary("min", worth, index_mul(threads, _whole(most_blocks))))
+        # one or two rows take several panels at once
+        shares = Select(Compare("le", stmt.m, _whole(2)), least, many)
+        fewest = _ceil_div(panels, _whole(most_panels))
         few = _ceil_div(stmt.m, down)
         lets = (
             Let(work.name, volume),
-            Let(wanted.name, Select(large, index_mul(threads, _whole(BLOCKS_PER_THREAD)), one)),
+            Let(wanted.name, Select(large, shares, one)),
             Let(panels.name, _ceil_div(stmt.n, _whole(panel))),
             # with no columns there is one block without any
-            Let(across.name, Binary("max", Binary("min", panels, Binary("max", wanted, least)), one)),
+            Let(across.name, Binary("max", Binary("min", panels, Binary("max", wanted, fewest)), one)),
             Let(
                 down.name,
                 Binary("max", _ceil_div(wanted, across), Binary("max", _ceil_div(stmt.m, _whole(most_rows)), one)),

@@ -82,7 +82,7 @@ def library_text(target: Target, pieces: Sequence[str] = PIECES) -> str:
     functions: list[str] = []
     for piece in pieces:
         if piece == CORE:
-            functions += [*threads_text(), _CALL, stub_text()]
+            functions += [*threads_text(target), _CALL, stub_text()]
         elif piece == RARE:
             functions += rare_text(declarations.setdefault)
         elif piece in CONVOLUTIONS:

@@ -15,7 +15,8 @@ The pool is a block of words (see `WORDS`). How pieces are given out:
   wake-up is lost.
 * A worker that is woken on the caller's processor moves to another one. Linux often wakes a thread where its waker runs
   and leaves it there for a long time; the worker would only take turns with the caller (measured on two cores: 80
-  against 165 GFLOP/s for the same products, for seconds on end).
+  against 165 GFLOP/s for the same products, for seconds on end). Where the processor has an instruction that says
+  which one it is (`rdpid`), a worker also looks after each job, because Linux moves callers, too.
 * A second caller at the same time finds `owner` taken and runs its axis alone. So does a forked child, whose workers do
   not exist (the pool is made anew there on first use).
 
@@ -24,7 +25,10 @@ Workers clear the floating-point flags before a piece and add what was raised to
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tiercel.codegen.cpu.target import Target
 
 WORDS: Final = {
     "run": 0,
@@ -48,6 +52,8 @@ WORDS: Final = {
 each worker: the address of the pool and the worker's number."""
 
 PIECES_PER_THREAD: Final = 4
+SINGLE_PER_THREAD: Final = 16
+"""Extents up to so many a thread are given out one by one: blocks of a product do not divide evenly."""
 RUN, WORKER = "tc.pool.run", "tc.pool.worker"
 _FUTEX: Final = 202  # x86-64 system call number
 _WAIT, _WAKE = 128, 129  # FUTEX_WAIT_PRIVATE, FUTEX_WAKE_PRIVATE
@@ -59,8 +65,12 @@ def _field(name: str, register: str) -> str:
     return f"  {register} = getelementptr i64, ptr %pool, i64 {WORDS[name]}"
 
 
-def threads_text() -> list[str]:
+def threads_text(target: Target) -> list[str]:
     """(declarations, functions) as lines of LLVM."""
+    quick = "+rdpid" in target.features.split(",")
+    number = ["  %processor = call i32 @llvm.x86.rdpid()", "  %here.now = and i32 %processor, 4095"]
+    publish = [*number, "  store atomic i32 %here.now, ptr %caller.at monotonic, align 4"]
+    ask = f"  %here = call i64 (i64, ...) @syscall(i64 {_GETCPU}, ptr %caller.at, ptr null, ptr null)"
     fields = {name: f"%{name}.at" for name in WORDS}
 
     def at(*names: str) -> list[str]:
@@ -139,8 +149,11 @@ def threads_text() -> list[str]:
         "  br label %out",
         "publish:",
         "  %threads = load i64, ptr %threads.at, align 8",
+        f"  %single = mul i64 %threads, {SINGLE_PER_THREAD}",
+        "  %few = icmp sle i64 %extent, %single",
         f"  %many = mul i64 %threads, {PIECES_PER_THREAD}",
-        "  %pieces = call i64 @llvm.smin.i64(i64 %many, i64 %extent)",
+        "  %pieces = select i1 %few, i64 %extent, i64 %many",
+        *(publish if quick else ()),
         "  store ptr %part, ptr %part.at, align 8",
         "  store ptr %env, ptr %env.at, align 8",
         "  store i64 %extent, ptr %extent.at, align 8",
@@ -160,7 +173,7 @@ def threads_text() -> list[str]:
         "  %any = icmp sgt i64 %asleep, 0",
         "  br i1 %any, label %rouse, label %drain",
         "rouse:",
-        f"  %here = call i64 (i64, ...) @syscall(i64 {_GETCPU}, ptr %caller.at, ptr null, ptr null)",
+        *(() if quick else (ask,)),
         f"  %woken = call i64 (i64, ...) @syscall(i64 {_FUTEX}, ptr %wake.at, i32 {_WAKE}, i32 2147483647)",
         "  br label %drain",
         "drain:",
@@ -187,6 +200,15 @@ def threads_text() -> list[str]:
         "  ret void",
         "}",
     ]
+    look = [
+        *number,
+        "  %worked.on = add i32 %here.now, 0",
+        "  %called.on = load atomic i32, ptr %caller.at monotonic, align 4",
+        "  %together = icmp eq i32 %worked.on, %called.on",
+        f"  %in.mask = icmp ult i32 %worked.on, {64 * _MASK_WORDS}",
+        "  %both.here = and i1 %together, %in.mask",
+        "  br i1 %both.here, label %move, label %idle",
+    ]
     worker = [
         f"define ptr @{WORKER}(ptr %start) {{",
         "entry:",
@@ -211,7 +233,7 @@ def threads_text() -> list[str]:
         "work:",
         "  %generation = lshr i64 %c, 32",
         "  call void @tc.pool.drain(ptr %pool, i64 %generation, i64 %number)",
-        "  br label %idle",
+        *(look if quick else ["  br label %idle"]),
         "rest:",
         "  %stop = load atomic i64, ptr %stop.at seq_cst, align 8",
         "  %over = icmp ne i64 %stop, 0",
@@ -233,6 +255,7 @@ def threads_text() -> list[str]:
         "  %stacked = and i1 %same, %known",
         "  br i1 %stacked, label %move, label %idle",
         "move:",
+        f"  %place = phi i32 [ %cpu, %sleep ]{', [ %worked.on, %work ]' if quick else ''}",
         # all processors but this one, then again all that were allowed
         f"  store <{_MASK_WORDS} x i64> zeroinitializer, ptr %mask, align 8",
         f"  %got = call i64 (i64, ...) @syscall(i64 {_GETAFFINITY}, i64 0, i64 {8 * _MASK_WORDS}, ptr %mask)",
@@ -241,7 +264,7 @@ def threads_text() -> list[str]:
         "change:",
         f"  %all = load <{_MASK_WORDS} x i64>, ptr %mask, align 8",
         f"  store <{_MASK_WORDS} x i64> %all, ptr %fewer, align 8",
-        "  %cpu.wide = zext i32 %cpu to i64",
+        "  %cpu.wide = zext i32 %place to i64",
         "  %cpu.word = lshr i64 %cpu.wide, 6",
         "  %cpu.bit = and i64 %cpu.wide, 63",
         "  %bit = shl i64 1, %cpu.bit",
@@ -259,6 +282,7 @@ def threads_text() -> list[str]:
     ]
     declarations = [
         "declare i64 @syscall(i64, ...)",
+        *(["declare i32 @llvm.x86.rdpid()"] if quick else []),
         "declare void @llvm.x86.sse2.pause()",
         "declare void @llvm.x86.sse.stmxcsr(ptr)",
         "declare void @llvm.x86.sse.ldmxcsr(ptr)",

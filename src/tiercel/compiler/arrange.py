@@ -16,6 +16,7 @@ from tiercel.compiler.elementwise import NotLowered, cast
 from tiercel.compiler.graph import Node, Value
 from tiercel.compiler.maker import array_type
 from tiercel.compiler.memory import Memory
+from tiercel.compiler.places import is_in_place
 from tiercel.dtypes import as_dtype
 from tiercel.loops.form import INDEX, Binary, Compare, Const, Expr, Let, Select, Var
 from tiercel.operators.joining import pad_pairs
@@ -205,8 +206,10 @@ def join(state: Lowerer, node: Node, pieces: Sequence[Memory], axis: int) -> Non
                 if a != axis:
                     state.require_equal(mine, whole_size, node.origin)
             offset = whole.offset + start * whole.strides[axis]
-            if number > 0 or whole.root.name not in state.continued:  # else it is there already
-                state.nests.copy(piece, replace(whole, shape=piece.shape, offset=offset))
+            target = replace(whole, shape=piece.shape, offset=offset)
+            continued = number == 0 and whole.root.name in state.continued
+            if not continued and not is_in_place(piece, target):
+                state.nests.copy(piece, target)
             start = start + piece.shape[axis]
 
 

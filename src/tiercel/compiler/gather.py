@@ -109,29 +109,42 @@ def check_indices(state: Lowerer, memory: Memory, size: DimLike, origin: int) ->
     state.note_index(memory, size)
 
 
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """A gather whose user picks the elements itself, see `bags`: element i is `buffer[places(pickers, i)]`."""
+
+    buffer: Buffer
+    pickers: tuple[Picker, ...]
+    shape: Shape
+
+
 def copy_picked(state: Lowerer, source: Memory, pickers: Sequence[Picker], output: Value) -> None:
-    """`output[i...] = source[p(i)...]` with a picker for each axis of the source."""
+    """`output[i...] = source[p(i)...]` with a picker for each axis of the source; its user does it where it can."""
     read = state.nests.declare(Access(source, source.strides), source.shape, source.root.name)
+    if state.may_defer(output, source.root.name) and isinstance(output.type, ArrayType):
+        state.deferred[output] = Deferred(read, tuple(pickers), output.type.shape)
+        return
     for memory in state.destinations(output):
         write = state.nests.declare(Access(memory, memory.strides), memory.shape, output.name or "y")
 
         def body(index: tuple[Expr, ...], write: Buffer = write) -> list[Stmt]:
-            return [Store(write, index, Load(read, _places(pickers, index)))]
+            return [Store(write, index, Load(read, places(pickers, index)))]
 
         state.nests.elements(memory.shape, body)
 
 
-def _places(pickers: Sequence[Picker], index: Sequence[Expr]) -> tuple[Expr, ...]:
-    places: list[Expr] = []
+def places(pickers: Sequence[Picker], index: Sequence[Expr]) -> tuple[Expr, ...]:
+    """Where in the source the element `index` of the selection is."""
+    found: list[Expr] = []
     for picker in pickers:
         match picker:
             case None:
-                places.append(Const(0, INDEX))
+                found.append(Const(0, INDEX))
             case int():
-                places.append(index[picker])
+                found.append(index[picker])
             case Picked():
-                places.append(picker.at(index))
-    return tuple(places)
+                found.append(picker.at(index))
+    return tuple(found)
 
 
 # -- x[key] ------------------------------------------------------------------------------------------------------------
@@ -234,7 +247,7 @@ def write_selected(state: Lowerer, target: Memory, key: tuple[object, ...], valu
     index = tuple(Var(n) for n in names)
     given = Load(read, index) if read is not None else element
     assert given is not None
-    stmts: list[Stmt] = [Store(write, _places(found.pickers, index), cast(given, write.dtype))]
+    stmts: list[Stmt] = [Store(write, places(found.pickers, index), cast(given, write.dtype))]
     for number in reversed(range(len(names))):
         # along a slice no element is met twice
         vector = number == len(names) - 1 and number not in found.ordered

@@ -28,11 +28,13 @@ import numpy as np
 from tiercel.compiler.ahead import BeforePasses
 from tiercel.compiler.attend import lower_attention
 from tiercel.compiler.attention import Attention, find_attention
+from tiercel.compiler.bags import why_not as why_not_deferred
 from tiercel.compiler.commit import Commits, split_writes
 from tiercel.compiler.dims import counting, dim_expression, divisors
 from tiercel.compiler.elementwise import COMPARISONS, EXPRESSIONS, NotLowered, cast, is_elementwise, scalar_dtype
 from tiercel.compiler.expand import COUNTED
 from tiercel.compiler.fuse import Group, Item, fuse
+from tiercel.compiler.gather import Deferred
 from tiercel.compiler.graph import (
     Branch,
     Graph,
@@ -59,6 +61,7 @@ from tiercel.compiler.movement import movement
 from tiercel.compiler.nests import Nests
 from tiercel.compiler.panels import Postponed, products_to_postpone
 from tiercel.compiler.passes import prepare
+from tiercel.compiler.places import plan_places
 from tiercel.compiler.recurrence import lower_recurrence
 from tiercel.compiler.results import Results, scalar_kind
 from tiercel.dtypes import DType, WeakComplex, WeakFloat, WeakInt, as_dtype, result_type
@@ -157,6 +160,8 @@ class Lowerer:
         self.inputs: dict[str, int] = {}  # root buffer -> number of the input
         self.positions: dict[Value, DimLike] = {}  # indices made here -> the size of the axis that all of them are in
         self.indexed: dict[int | None, list[DimLike]] = {}  # input (None: computed) -> sizes it is an index into
+        self.deferred: dict[Value, Deferred] = {}  # picked by the step that uses them
+        self.here: set[int] = set()  # ids of the steps of the graph that is being lowered
         self.loops = 0  # around the statement that is being lowered
         self._counts: dict[str, int] = {}
         self._taken = {s.name for given in region.inputs for s in _symbols_of_type(given.value.type)}
@@ -361,6 +366,8 @@ class Lowerer:
 
     def run(self, graph: Graph) -> None:
         """Lower the steps of a graph into the current statements."""
+        outer, self.here = self.here, set(map(id, graph.steps))
+        plan_places(self, graph)
         found = find_attention(graph, lambda value: self.uses.get(value, ()), self.returned)
         items = fuse(graph, found)
         later = products_to_postpone(self, items)
@@ -377,6 +384,11 @@ class Lowerer:
                 if error.origin is None:
                     error.origin = origin
                 raise
+        self.here = outer
+
+    def may_defer(self, value: Value, root: str) -> bool:
+        """May what indices pick from `root` be left to its only user?"""
+        return why_not_deferred(self, value, root) is None
 
     def guard_sizes(self, item: Item) -> None:
         """Leave where a size that the item's types speak of does not exist (a division by zero: NumPy raises)."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.compiler import arrange
 from tiercel.compiler.arrange import join
+from tiercel.compiler.bags import lower_bag
 from tiercel.compiler.dims import dim_expression
 from tiercel.compiler.elementwise import NotLowered
 from tiercel.compiler.fuse import REDUCTIONS
@@ -27,6 +28,7 @@ from tiercel.compiler.gather import (
 from tiercel.compiler.graph import Node
 from tiercel.compiler.maker import array_type
 from tiercel.compiler.memory import Memory
+from tiercel.compiler.places import is_in_place
 from tiercel.compiler.reductions import lower_reduction
 from tiercel.compiler.refusals import REASONS
 from tiercel.compiler.scans import lower_position, lower_running
@@ -175,7 +177,8 @@ def _stack(state: Lowerer, node: Node) -> None:
                     state.require_equal(mine, wanted, node.origin)
             target = replace(whole, shape=shape, strides=strides, offset=whole.offset + number * whole.strides[axis])
             if isinstance(value.type, ArrayType) and value.type.rank:
-                state.nests.copy(state.place(value), target)
+                if not is_in_place(state.place(value), target):
+                    state.nests.copy(state.place(value), target)
             else:
                 state.nests.store_scalar(target, state.scalar(value))
 
@@ -304,6 +307,10 @@ def _same(state: Lowerer, node: Node) -> None:
 
 
 def _reduce(state: Lowerer, node: Node) -> None:
+    picked = state.deferred.get(node.inputs[0])
+    if picked is not None:
+        lower_bag(state, node, picked)
+        return
     lower_reduction(state, node)
 
 

@@ -204,7 +204,8 @@ def test_the_epilogue_reads_and_writes_whole_vectors():
 def test_few_rows_need_little_memory():
     """A tile has no more rows than the product: small products are entered through machine code."""
     from tests.compiler.tracing import Compiled
-    from tiercel.codegen.cpu.contract import UNPACKED_TILE, expand_contracts
+    from tiercel.codegen.cpu.choice import BLOCKS
+    from tiercel.codegen.cpu.contract import expand_contracts
     from tiercel.loops import to_text
 
     def f(x, w):
@@ -213,4 +214,4 @@ def test_few_rows_need_little_memory():
     lowered = Compiled(f, np.ones((3, 4), np.float32), np.ones((4, 4), np.float32)).runner.lowered
     text = to_text(expand_contracts(lowered.function, Target.host()))
     (tile,) = [line for line in text.splitlines() if "tile" in line and "arena" in line]
-    assert f"min({UNPACKED_TILE[0]}, x_0)" in tile, tile
+    assert f"min({BLOCKS['tall'][0]}, x_0)" in tile, tile

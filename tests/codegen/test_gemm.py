@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tiercel.codegen.blob import link, map_blob
 from tiercel.codegen.cpu.assemble import assemble
-from tiercel.codegen.cpu.gemm import K_BLOCK, emit_gemm, names, packed_elements, scratch_elements
+from tiercel.codegen.cpu.gemm import COPIED, HOW, K_BLOCK, emit_gemm, names, packed_elements, scratch_elements
 from tiercel.codegen.cpu.target import Target
-from tiercel.codegen.cpu.tile import panel_columns, tile_shape
+from tiercel.codegen.cpu.tile import panel_columns, tile_shape, widths
 from tiercel.dtypes import as_dtype
 from tiercel.hotpath.memory import GuardedMemory
 
@@ -27,36 +27,39 @@ P, L, FLAG = ctypes.c_void_p, ctypes.c_int64, ctypes.c_bool
 class Family:
     """The three entry points as Python callables on arrays."""
 
-    def __init__(self, name, target):
-        self.dtype, self.target = as_dtype(name), target
-        declarations, functions = emit_gemm(self.dtype, target)
-        obj = assemble("\n".join(declarations + functions), target, verify=True)
-        self.code = map_blob(link(obj, names(self.dtype)))
-        plain, packed, pack, vector = (self.code.address(n) for n in names(self.dtype))
-        self._plain = ctypes.CFUNCTYPE(None, P, L, L, P, L, L, P, L, L, L, L, FLAG, P, L)(plain)
-        self._packed = ctypes.CFUNCTYPE(None, P, L, L, P, P, L, L, L, L, FLAG)(packed)
-        self._vector = ctypes.CFUNCTYPE(None, P, L, P, L, P, L, L, L, FLAG)(vector)
-        self.scratch = np.full(scratch_elements(self.dtype, target), np.nan, self.dtype.numpy)
+    def __init__(self, name, target, vectors=0):
+        self.dtype, self.target, self.vectors = as_dtype(name), target, vectors
+        declarations, functions = emit_gemm(self.dtype, target, vectors)
+        entries = names(self.dtype, vectors)[: 3 if vectors else 4]
+        obj = assemble("\n".join([*dict.fromkeys(declarations), *functions]), target, verify=True)
+        self.code = map_blob(link(obj, entries))
+        plain, packed, pack, *vector = (self.code.address(n) for n in entries)
+        self._plain = ctypes.CFUNCTYPE(None, P, L, L, P, L, L, P, L, L, L, L, FLAG, L, P, L, L)(plain)
+        self._packed = ctypes.CFUNCTYPE(None, P, L, L, P, P, L, L, L, L, FLAG, L)(packed)
+        if vector:
+            self._vector = ctypes.CFUNCTYPE(None, P, L, P, L, P, L, L, L, FLAG)(*vector)
+        self.scratch = np.full(scratch_elements(self.dtype, target, vectors), np.nan, self.dtype.numpy)
         self._pack = ctypes.CFUNCTYPE(None, P, L, L, P, L, L)(pack)
+        self.rows = tile_shape(target, vectors)[0]
 
     def steps(self, x):
         return [s // self.dtype.itemsize for s in x.strides]
 
-    def plain(self, a, b, c, accumulate=False, before=0):
+    def plain(self, a, b, c, accumulate=False, before=0, rows=None, how=COPIED):
         (m, k), n = a.shape, b.shape[1]
         args = (a.ctypes.data, *self.steps(a), b.ctypes.data, *self.steps(b), c.ctypes.data, self.steps(c)[0])
-        self._plain(*args, m, n, k, accumulate, self.scratch.ctypes.data, before)
+        self._plain(*args, m, n, k, accumulate, rows or self.rows, self.scratch.ctypes.data, before, how)
 
     def vector(self, a, x, y, accumulate=False):
         args = (a.ctypes.data, self.steps(a)[0], x.ctypes.data, self.steps(x)[0], y.ctypes.data, self.steps(y)[0])
         self._vector(*args, *a.shape, accumulate)
 
-    def packed(self, a, b, c, accumulate=False):
+    def packed(self, a, b, c, accumulate=False, rows=None):
         (m, k), n = a.shape, b.shape[1]
-        panels = np.full(packed_elements(n, k, self.dtype, self.target), np.nan, self.dtype.numpy)
+        panels = np.full(packed_elements(n, k, self.dtype, self.target, self.vectors), np.nan, self.dtype.numpy)
         self._pack(b.ctypes.data, *self.steps(b), panels.ctypes.data, n, k)
         args = (a.ctypes.data, *self.steps(a), panels.ctypes.data, c.ctypes.data, self.steps(c)[0])
-        self._packed(*args, m, n, k, accumulate)
+        self._packed(*args, m, n, k, accumulate, rows or self.rows)
 
 
 @pytest.fixture(
@@ -146,6 +149,47 @@ def test_strides_of_the_right_operand_change_no_bit(family):
             got = np.full((m, n), np.nan, family.dtype.numpy)
             family.plain(a, other, got)
             np.testing.assert_array_equal(got, want)
+
+
+def test_no_way_of_multiplying_changes_a_bit(family):
+    """Width of panels, rows of a tile, what becomes of an unpacked operand: the same sums in the same order."""
+    panel = panel_columns(family.dtype, family.target)
+    others = [family, *(Family(family.dtype.name, family.target, v) for v in widths(family.target)[1:])]
+    for m, n, k in ((1, 5 * panel + 3, 40), (2, panel - 1, 7), (9, 2 * panel + 1, K_BLOCK + 17), (31, 50, 33)):
+        a, b = operands(family, m, n, k)
+        want = np.empty((m, n), family.dtype.numpy)
+        family.packed(a, b, want)
+        close(want, a, b)
+        for other in others:
+            for rows in {1, 2, other.rows // 2 + 1, other.rows}:
+                got = np.full((m, n), np.nan, family.dtype.numpy)
+                other.packed(a, b, got, rows=rows)
+                np.testing.assert_array_equal(got, want)
+                for how in range(len(HOW)):
+                    for right in (b, np.asfortranarray(b)):
+                        got.fill(np.nan)
+                        other.plain(a, right, got, rows=rows, how=how)
+                        np.testing.assert_array_equal(got, want)
+
+
+def test_other_widths_stay_within_their_operands(family):
+    """Between forbidden pages, with a tail of columns that needs those to its left."""
+    memory = GuardedMemory()
+    for vectors in widths(family.target)[1:]:
+        other = Family(family.dtype.name, family.target, vectors)
+        columns = panel_columns(family.dtype, family.target, vectors)
+        for at_end in (False, True):
+            for m, n, k in ((1, 1, 1), (other.rows + 1, columns + 1, 9), (2, 5 * columns - 1, 3), (0, 4, 4), (4, 0, 4)):
+                given = operands(family, m, n, k)
+                a, b = (memory.array(x.shape, x.dtype, at_end=at_end) for x in given)
+                a[...], b[...] = operands(family, m, n, k)
+                c = memory.array((m, n), a.dtype, at_end=at_end)
+                for how in range(len(HOW)):
+                    other.plain(a, b, c, how=how)
+                    close(c, a, b)
+                other.packed(a, b, c)
+                close(c, a, b)
+    memory.release()
 
 
 def test_columns_to_the_left_are_read_but_not_written(family):

@@ -203,7 +203,7 @@ class Runner:
         if not native:
             return np.ascontiguousarray(matrix)
         panels = np.zeros(k * (whole + PACK_PADDING), array.dtype)
-        entry = imports(Target.host())[pack_name(as_dtype(array.dtype), panels=count > 0)]
+        entry = imports(Target.host())[pack_name(as_dtype(array.dtype).name, panels=count > 0)]
         pointer, word = ctypes.c_void_p, ctypes.c_int64
         extra = (count, firsts.ctypes.data) if count else ()
         types = (None, pointer, word, word, pointer, word, word, *(word, pointer)[: len(extra)])

@@ -198,7 +198,7 @@ def test_an_ill_formed_loop_nest_is_our_bug(make, mode):
 
 
 def test_what_has_no_code_is_refused_at_once_the_next_time(make, monkeypatch):
-    def refuse(function, target):
+    def refuse(function, target, choices):
         raise IllFormed("tan of float64 has no code on this target")
 
     monkeypatch.setattr("tiercel.codegen.cpu.emit.emit", refuse)

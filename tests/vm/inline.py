@@ -13,7 +13,6 @@ from tiercel.codegen.cpu.library import CALL
 from tiercel.codegen.cpu.names import pack_name
 from tiercel.codegen.cpu.stub import STUB
 from tiercel.codegen.cpu.target import Target
-from tiercel.dtypes import as_dtype
 from tiercel.loops import IllFormed
 from tiercel.vm.dispatch import Built
 from tiercel.vm.entry import Frames
@@ -46,7 +45,7 @@ class InlineBuilder:
         self.delay, self.refuse = delay, refuse
         library = imports(Target.host())
         packs = {
-            (name, panels): library[pack_name(as_dtype(name), panels=panels)]
+            (name, panels): library[pack_name(name, panels=panels)]
             for name in ("float32", "float64")
             for panels in (False, True)
         }

@@ -9,7 +9,7 @@ from the worker.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from tiercel.dtypes import DType
@@ -69,7 +69,8 @@ class PackSpec:
 
     It is made when the input's (storage, version) is first met, and kept until that changes. It needs room for
     `k * (columns + PACK_PADDING)` elements, where it has `n` columns, or `n` for each of `panels`: what is packed then
-    are the columns from each of these on, side by side (see `loops.form.Contract`).
+    are the columns from each of these on, side by side (see `loops.form.Contract`). Otherwise it is packed in panels of
+    `vectors` vectors, 0 for those of the dtype's own piece of the runtime library.
     """
 
     buffer: str
@@ -79,6 +80,12 @@ class PackSpec:
     strides: tuple[DimLike, DimLike]
     offset: DimLike
     panels: tuple[int, ...] = ()
+    vectors: int = 0
+
+    @property
+    def layout(self) -> str:
+        """What tells ways of packing apart: it follows the name of the dtype."""
+        return f".v{self.vectors}" if self.vectors else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,3 +232,11 @@ def new_arrays(*recipes: Recipe) -> tuple[NewArray, ...]:
         for array in made:
             found.setdefault(array.buffer, array)
     return tuple(found.values())
+
+
+def packed_as(interface: Interface, widths: Mapping[str, int]) -> Interface:
+    """The interface of code whose packed operands are in panels of these widths (by buffer, 0 and none: the usual)."""
+    if not any(widths.values()):
+        return interface
+    packs = tuple(replace(pack, vectors=widths.get(pack.buffer, 0)) for pack in interface.packs)
+    return replace(interface, packs=packs)

@@ -15,8 +15,10 @@ from tiercel.errors import TiercelError
 
 if TYPE_CHECKING:
     from tiercel.codegen.blob import Blob
+    from tiercel.codegen.cpu.choice import Choice
+    from tiercel.codegen.cpu.target import Target
     from tiercel.hotpath.native import Runtime
-    from tiercel.loops.form import Block
+    from tiercel.loops.form import Block, Function
 
 __all__ = ["JOBS", "Refused", "Reporter", "introduce", "run"]
 
@@ -142,17 +144,20 @@ def build(payload: Any, reporter: Reporter) -> Any:
     Args:
         payload: `table`: the pair (function, interface) or triple (function, interface, region) as a wire table;
             `pieces`: those of the runtime library that the caller has; `hints`: see `cases.Hints`; `plant`: a
-            mistake to be made on purpose; `quick`: whether the kernel is wanted soon rather than as fast as possible.
+            mistake to be made on purpose; `quick`: whether the kernel is wanted soon rather than as fast as possible;
+            `choices`: pairs of the number of a product and how it is carried out (`codegen.cpu.choice`).
         reporter: told which stage begins.
 
     Returns:
         `blob`, `times_ms` by stage, `pieces` (of the library, that the caller lacks), `certificate`, `quick` (whether
-        the code could be better).
+        the code could be better), `widths` (of the panels of packed operands, by buffer).
     """
     from tiercel.codegen.blob import link
     from tiercel.codegen.cpu.assemble import QUICK, assemble, best_level
+    from tiercel.codegen.cpu.contract import panel_widths
     from tiercel.codegen.cpu.emit import emit
     from tiercel.codegen.cpu.target import Target
+    from tiercel.compiler.interface import packed_as
     from tiercel.hotpath.plant import plant
     from tiercel.hotpath.wire import from_table
     from tiercel.loops import IllFormed, check
@@ -167,8 +172,11 @@ def build(payload: Any, reporter: Reporter) -> Any:
     target = Target.host()
     stages.enter("emit")
     try:
-        text = emit(function, target)
-    except IllFormed as error:
+        chosen = _choices(function, target, payload.get("choices") or ())
+        text = emit(function, target, chosen)
+        widths = panel_widths(function, target, chosen)
+        parts = (function, packed_as(parts[1], widths), *parts[2:])
+    except (IllFormed, ValueError) as error:
         raise Refused(str(error), stage="emit") from None
     stages.enter("codegen")
     try:
@@ -192,8 +200,23 @@ def build(payload: Any, reporter: Reporter) -> Any:
     return {
         "blob": blob.to_bytes(), "times_ms": stages.times_ms,
         "pieces": {name: raw for name, raw in made.items() if name not in known}, "certificate": certificate,
-        "quick": level == QUICK,
+        "quick": level == QUICK, "widths": widths,
     }  # fmt: skip
+
+
+def _choices(function: Function, target: Target, given: Any) -> dict[int, Choice]:
+    """How each product is carried out: as was chosen, else as is usual.
+
+    Raises:
+        ValueError: what was chosen is nothing that this target has.
+    """
+    from tiercel.codegen.cpu.choice import Choice, usual
+    from tiercel.loops.products import contracts_of
+
+    chosen = {int(number): Choice.from_data(data, target) for number, data in given}
+    for number, product in enumerate(contracts_of(function.body)):
+        chosen.setdefault(number, Choice.always(usual(target, packed=product.packed)))
+    return chosen
 
 
 NATIVE_S: Final = 1.0
@@ -273,7 +296,6 @@ def _runtime(*, parallel: bool) -> Runtime:
     from tiercel.codegen.cpu.names import CALL, pack_name
     from tiercel.codegen.cpu.threads import RUN, WORKER
     from tiercel.codegen.pool import ThreadPool
-    from tiercel.dtypes import as_dtype
     from tiercel.hotpath.native import Runtime
 
     if parallel and not _pool:
@@ -284,7 +306,7 @@ def _runtime(*, parallel: bool) -> Runtime:
     pool = _pool[0] if _pool else None
     return Runtime(
         _library.address(CALL),
-        lambda dtype, panels: _library.address(pack_name(as_dtype(dtype), panels=panels)),
+        lambda layout, panels: _library.address(pack_name(layout, panels=panels)),
         pool.address if pool is not None else 0,
         pool.threads if pool is not None else 1,
     )

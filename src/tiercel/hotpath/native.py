@@ -60,7 +60,8 @@ class Runtime:
 
     Attributes:
         call: address of the library function that calls a kernel and reports floating-point flags.
-        pack: gives the address of the packing routine of a dtype, the one for panels or the other.
+        pack: gives the address of the packing routine of a dtype and layout (see `PackSpec.layout`), the one for panels
+            or the other.
         pool: address of a thread pool, 0 for none; `threads` its size.
     """
 
@@ -267,7 +268,7 @@ class NativeKernel:
             count, firsts = len(pack.panels), np.array(pack.panels, np.int64)
             bytes_ = -(-k * (n * max(count, 1) + PACK_PADDING) * array.itemsize // 64) * 64
             panels = self._packs[key] = self._kept.block(bytes_, at_end=True)
-            function = (_PANELS if count else _PACK)(self.runtime.pack(array.dtype.name, count > 0))
+            function = (_PANELS if count else _PACK)(self.runtime.pack(f"{array.dtype.name}{pack.layout}", count > 0))
             extra = (count, firsts.ctypes.data) if count else ()
             function(array.ctypes.data + offset * array.itemsize, row, column, panels.ctypes.data, n, k, *extra)
         frame[self.words[pack.buffer]] = panels.ctypes.data

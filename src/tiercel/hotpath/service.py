@@ -60,6 +60,7 @@ class Ticket:
         certificate: what validation found, plain data; None where none was asked for.
         times_ms: by stage: encode, decode, emit, codegen, link, validate, and what the caller said of trace and lower.
         from_cache: it was compiled before.
+        widths: how packed operands are packed, see `packed_as`.
         quick: it is code that was to come soon and could be better; ask again without `quick` for that.
         attempts: why earlier attempts ended.
     """
@@ -74,6 +75,7 @@ class Ticket:
     certificate: Mapping[str, Any] | None = None
     times_ms: dict[str, float] = field(default_factory=dict)
     from_cache: bool = False
+    widths: dict[str, int] = field(default_factory=dict)
     quick: bool = False
     attempts: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
@@ -160,6 +162,7 @@ class CompileService:
         priority: int = 0,
         budget_ms: float = BUDGET_MS,
         quick: bool = False,
+        choices: Mapping[int, Any] | None = None,
     ) -> Ticket:
         """Ask for a kernel.
 
@@ -173,6 +176,8 @@ class CompileService:
             budget_ms: time the worker may take.
             quick: whether the kernel is wanted soon rather than as fast as it can be (see `assemble.QUICK`). What it
                 computes is the same to the bit.
+            choices: how its products are carried out, by their number, plain data (`codegen.cpu.choice`); the same to
+                the bit, too.
         """
         began = time.perf_counter()
         times = dict(times_ms or {})
@@ -184,7 +189,8 @@ class CompileService:
             writer.add(lowered.interface)
         except WireError as error:
             return Ticket(key, name, b"", "failed", str(error), "unsupported", times_ms=times)
-        content = blake2b(encode(writer.records), digest_size=24).digest()
+        chosen = sorted([number, data] for number, data in (choices or {}).items())
+        content = blake2b(encode([*writer.records, chosen] if chosen else writer.records), digest_size=24).digest()
         ticket = Ticket(key, name, content, times_ms=times)
         ticket.times_ms["encode"] = (time.perf_counter() - began) * 1e3
         if mode == "off" or self.frozen:
@@ -218,7 +224,7 @@ class CompileService:
         ticket.times_ms["encode"] += (time.perf_counter() - began) * 1e3
         payload = {
             "table": writer.records, "pieces": self._known(), "hints": dict(hints or {}), "plant": planted,
-            "quick": quick,
+            "quick": quick, "choices": chosen,
         }  # fmt: skip
         job = Job("build", payload, budget_ms, priority)
         self._builds[content, quick] = _Build(job, [ticket], cache_key, quick_key, keep=not planted)
@@ -427,7 +433,9 @@ class CompileService:
     def _keep(self, build: _Build, result: dict[str, Any]) -> dict[str, Any]:
         """Put a worker's answer into the cache; returns it with the blob read."""
         raw, pieces = result["blob"], result["pieces"]
-        answer = {"times_ms": dict(result["times_ms"]), "certificate": result["certificate"]}
+        answer = {
+            "times_ms": dict(result["times_ms"]), "certificate": result["certificate"], "widths": result["widths"],
+        }  # fmt: skip
         quick = bool(result.get("quick"))
         blob = Blob.from_bytes(raw)
         for piece, code in pieces.items():
@@ -452,7 +460,8 @@ class CompileService:
             return
         if not ticket.from_cache:
             ticket.times_ms.update(answer["times_ms"])
-        ticket.blob, ticket.certificate, ticket.state = answer["blob"], answer["certificate"], "done"
+        ticket.blob, ticket.certificate, ticket.widths = answer["blob"], answer["certificate"], answer["widths"]
+        ticket.state = "done"
 
     def _after_fork(self) -> None:
         """In a forked child: locks held by other threads, and builds that are the parent's."""

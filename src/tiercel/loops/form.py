@@ -510,6 +510,9 @@ class Multiply(Stmt):
 
     With `firsts`, `b` is packed as panels (see `Contract`) and `c` has as many parts of equal width side by side: part
     p is `a @ b[:, firsts[p] + start : firsts[p] + start + n]`, and what follows it up to the next part is not kept.
+
+    How, which changes no sum: `rows` of `a` at most at a time, `vectors` a panel (what `b` is `packed` by), and what
+    becomes of an unpacked `b` (`how`); None and 0 leave it to the routine.
     """
 
     a: Buffer
@@ -523,6 +526,9 @@ class Multiply(Stmt):
     before: Expr | None = None
     firsts: tuple[int, ...] = ()
     start: Expr | None = None
+    rows: Expr | None = None
+    how: Expr | None = None
+    vectors: int = 0
 
     def __post_init__(self) -> None:
         _require(all(x.rank == 2 for x in (self.a, self.b, self.c)), "multiply: operands are not matrices")
@@ -541,6 +547,7 @@ class Pack(Stmt):
     panels: Buffer
     n: Expr
     k: Expr
+    vectors: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -737,7 +744,8 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
         case Contract():
             return (stmt.m, stmt.n, stmt.k)
         case Multiply():
-            return (stmt.m, stmt.n, stmt.k, *(x for x in (stmt.before, stmt.start) if x is not None))
+            more = (stmt.before, stmt.start, stmt.rows, stmt.how)
+            return (stmt.m, stmt.n, stmt.k, *(x for x in more if x is not None))
         case Pack():
             return (stmt.n, stmt.k)
         case Turn():

@@ -129,9 +129,13 @@ def _lines(stmt: Stmt, indent: str) -> list[str]:
             sign = "+=" if stmt.accumulate else "="
             if stmt.start is not None:
                 packed += f" columns {', '.join(map(str, stmt.firsts))} + {expression_text(stmt.start)}"
-            return [f"{indent}{stmt.c.name} {sign} {stmt.a.name} @ {stmt.b.name}{packed} ({sizes})"]
+            chosen = f" by {stmt.vectors} vectors" if stmt.vectors else ""
+            chosen += "" if stmt.rows is None else f", rows {expression_text(stmt.rows)}"
+            chosen += "" if stmt.how is None else f", how {expression_text(stmt.how)}"
+            return [f"{indent}{stmt.c.name} {sign} {stmt.a.name} @ {stmt.b.name}{packed} ({sizes}){chosen}"]
         case Pack():
-            return [f"{indent}{stmt.panels.name} = pack {stmt.b.name}"]
+            chosen = f" by {stmt.vectors} vectors" if stmt.vectors else ""
+            return [f"{indent}{stmt.panels.name} = pack {stmt.b.name}{chosen}"]
         case Turn():
             sizes = ", ".join(map(expression_text, (stmt.m, stmt.n)))
             return [f"{indent}{stmt.target.name} = turn {stmt.source.name} ({sizes})"]

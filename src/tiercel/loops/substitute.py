@@ -117,11 +117,13 @@ class _Substitution:
                 return replace(stmt, a=a, b=b, m=m, n=n, k=k, epilogue=block(stmt.epilogue))
             case Multiply():
                 m, n, k = self.all((stmt.m, stmt.n, stmt.k))
-                before, start = (None if x is None else expression(x) for x in (stmt.before, stmt.start))
+                more = (stmt.before, stmt.start, stmt.rows, stmt.how)
+                before, start, rows, how = (None if x is None else expression(x) for x in more)
                 a, b, c = buffer(stmt.a), buffer(stmt.b), buffer(stmt.c)
-                return replace(stmt, a=a, b=b, c=c, m=m, n=n, k=k, before=before, start=start)
+                return replace(stmt, a=a, b=b, c=c, m=m, n=n, k=k, before=before, start=start, rows=rows, how=how)
             case Pack():
-                return Pack(buffer(stmt.b), buffer(stmt.panels), expression(stmt.n), expression(stmt.k))
+                b, panels = buffer(stmt.b), buffer(stmt.panels)
+                return replace(stmt, b=b, panels=panels, n=expression(stmt.n), k=expression(stmt.k))
             case Turn():
                 m, n = self.all((stmt.m, stmt.n))
                 return replace(stmt, source=buffer(stmt.source), target=buffer(stmt.target), m=m, n=n)

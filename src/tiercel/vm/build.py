@@ -20,11 +20,10 @@ from tiercel.codegen.pieces import Library
 from tiercel.codegen.pool import ThreadPool
 from tiercel.compiler.graph import Region
 from tiercel.compiler.lower import Lowered
-from tiercel.dtypes import as_dtype
 from tiercel.hotpath.processors import available_threads
 from tiercel.hotpath.service import CompileService, service
 from tiercel.hotpath.service import Ticket as ServiceTicket
-from tiercel.vm.dispatch import DROPPED, Built
+from tiercel.vm.dispatch import DROPPED, Built, Choices
 from tiercel.vm.entry import PACK_TYPE, PANELS_TYPE, Frames
 from tiercel.vm.stub import unusable
 
@@ -43,8 +42,8 @@ class _Packing(dict[tuple[str, bool], Any]):
         self._library = library
 
     def __missing__(self, key: tuple[str, bool]) -> Any:
-        dtype, panels = key
-        address = self._library.address(pack_name(as_dtype(dtype), panels=panels))
+        layout, panels = key
+        address = self._library.address(pack_name(layout, panels=panels))
         made = self[key] = (PANELS_TYPE if panels else PACK_TYPE)(address)
         return made
 
@@ -153,12 +152,14 @@ class ServiceBuilder:
         *,
         hints: dict[str, Any] | None = None,
         quick: bool = False,
+        choices: Choices | None = None,
     ) -> _Ticket:
         """See `dispatch.Builder`."""
         priority = 0 if quick else _LATER
         ticket = self.service.submit(
-            region.name, region, lowered, times_ms=times_ms, hints=hints, quick=quick, priority=priority
-        )
+            region.name, region, lowered, times_ms=times_ms, hints=hints, quick=quick, choices=choices,
+            priority=priority,
+        )  # fmt: skip
         return _Ticket(self, ticket)
 
     def prime(self) -> bool:
@@ -191,6 +192,7 @@ class ServiceBuilder:
             certificate,
             ticket.from_cache,
             ticket.quick,
+            ticket.widths,
         )
 
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 import contextvars
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CellType, FunctionType
 from typing import Any, Final, Protocol
@@ -36,6 +36,7 @@ from tiercel.compiler.abstract import Untraceable
 from tiercel.compiler.elementwise import NotLowered
 from tiercel.compiler.environment import Condition, Environment
 from tiercel.compiler.graph import Region, copied_caches
+from tiercel.compiler.interface import packed_as
 from tiercel.compiler.lower import Lowered, lower_region
 from tiercel.compiler.trace import trace_region
 from tiercel.config import Settings
@@ -87,6 +88,7 @@ class Built:
         certificate: what validation found, as plain data.
         from_cache: whether nothing was compiled.
         quick: whether better code can be asked for (see `improve`).
+        widths: how packed operands are packed, see `packed_as`.
     """
 
     code: int
@@ -97,9 +99,13 @@ class Built:
     certificate: dict[str, Any]
     from_cache: bool = False
     quick: bool = False
+    widths: dict[str, int] = field(default_factory=dict)
 
 
 _GROWS: Final = "a concatenation copies all of an ndarray in each call; a tc.Tensor grows in place"
+
+
+Choices = Mapping[int, Sequence[Any]]
 
 
 class Ticket(Protocol):
@@ -127,6 +133,7 @@ class Builder(Protocol):
         *,
         hints: dict[str, Any] | None = None,
         quick: bool = False,
+        choices: Choices | None = None,
     ) -> Ticket:
         """Begin.
 
@@ -135,6 +142,7 @@ class Builder(Protocol):
             times_ms: what it took until here, by stage.
             hints: what was seen, for validation (`cases.Hints` as plain data).
             quick: whether the code is wanted soon rather than as fast as it can be.
+            choices: how its products are to be carried out, by their number, in plain form (`codegen.cpu.choice`).
         """
 
     def available(self) -> str | None:
@@ -599,7 +607,7 @@ class Tiers:
             events().add("rejected", region=self.name, reason=variant.reason)
             return
         entry = make_entry(
-            lowered.interface,
+            packed_as(lowered.interface, built.widths),
             variant.conditions,
             variant.functions,
             words=frame_words(function),
@@ -638,7 +646,7 @@ class Tiers:
             return
         function = lowered.function
         table = make_table(
-            lowered.interface,
+            packed_as(lowered.interface, built.widths),
             variant.conditions,
             variant.functions,
             arguments=len(self.program[0].parameters),

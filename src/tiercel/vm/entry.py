@@ -504,7 +504,7 @@ def make_entry(
     for pack in interface.packs:
         spec = interface.inputs[pack.input]
         dims = tuple(_whole(d) for d in (pack.k, pack.n, *pack.strides, pack.offset))
-        packs = Packs(spec.dtype.name, dims, frames.pack, pack.panels)
+        packs = Packs(f"{spec.dtype.name}{pack.layout}", dims, frames.pack, pack.panels)
         entry.packs.append(packs)
         packed = writer.object(packs, "packed")
         filled[words[pack.buffer]] = f"{packed}.ask({sources.text(spec.source)}, a_{spec.name})"

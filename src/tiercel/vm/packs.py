@@ -65,9 +65,9 @@ class Packs:
     """The packed forms of one frozen operand.
 
     Args:
-        dtype: name of its dtype.
+        layout: name of its dtype and of the way of packing, see `PackSpec.layout`.
         dims: k, n, row stride, column stride, offset; in elements.
-        pack: the library's functions by dtype and whether they pack as panels: `pack(source, row, column, out, n, k)`,
+        pack: the library's functions by layout and whether they pack as panels: `pack(source, row, column, out, n, k)`,
             for panels with `count, firsts` behind.
         panels: see `interface.PackSpec`.
 
@@ -79,12 +79,12 @@ class Packs:
 
     def __init__(
         self,
-        dtype: str,
+        layout: str,
         dims: tuple[int, ...],
         pack: Mapping[tuple[str, bool], Callable[..., None]],
         panels: tuple[int, ...] = (),
     ) -> None:
-        self.dtype, self.dims, self.pack, self.panels = dtype, dims, pack, panels
+        self.layout, self.dims, self.pack, self.panels = layout, dims, pack, panels
         self.made: dict[int, Panels] = {}
         self.copied = 0
         self.ask = self.address
@@ -115,14 +115,14 @@ class Packs:
 
     def _panels(self, storage: Any, version: int, data: int, dtype: np.dtype[Any]) -> Panels:
         """The form that another entry has, or a new one."""
-        key = (data, self.dtype, self.dims, self.panels)
+        key = (data, self.layout, self.dims, self.panels)
         found = _panels.get(key)
         if found is None or not found.is_of(storage, version):
             k, n, row, column, offset = self.dims
             count, firsts = len(self.panels), np.array(self.panels, np.int64)
             found = Panels(storage, version, k * (n * max(count, 1) + PACK_PADDING), dtype)
             extra = (count, firsts.ctypes.data) if count else ()
-            function = self.pack[self.dtype, count > 0]
+            function = self.pack[self.layout, count > 0]
             function(data + offset * dtype.itemsize, row, column, found.address, n, k, *extra)
             self.copied += found.nbytes
             _panels[key] = found

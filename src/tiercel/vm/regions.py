@@ -37,6 +37,7 @@ from tiercel.compiler.abstract import Untraceable
 from tiercel.compiler.elementwise import NotLowered
 from tiercel.compiler.environment import Condition
 from tiercel.compiler.graph import Region
+from tiercel.compiler.interface import packed_as
 from tiercel.compiler.loop_facts import LoopFacts, loop_facts
 from tiercel.compiler.lower import Lowered, lower_region
 from tiercel.compiler.trace.loop_region import SAMPLE_PASSES, FrameEnvironment, LoopRegion, trace_loop
@@ -410,7 +411,7 @@ class LoopTiers:
             return
         lowered, region = variant.lowered, variant.traced.region
         variant.entry = make_entry(
-            lowered.interface,
+            packed_as(lowered.interface, built.widths),
             variant.conditions,
             variant.functions,
             words=frame_words(lowered.function),

@@ -12,18 +12,25 @@ A tile of at most 96 KiB stays in the second-level cache, so reading it back cos
 multiplications an element, and the epilogue exists once instead of once per register tile (machine code and compile
 time). When the epilogue only stores the sum, the product is written straight to its place.
 
-Blocks are whole panels of columns, as many of them as give every thread several blocks of about the same width; where
-the columns are too few for that, the rows are split too. How a matrix is cut changes no sum.
+Blocks are whole panels of columns, as many of them as give every thread some blocks of about the same width; where the
+columns are too few for that, the rows are split too. How many, which axis first, how large a block may be and how wide
+panels are is a `Choice`; it may depend on the number of rows, which is then looked up in a chain of selections before
+the blocks. How a matrix is cut changes no sum.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
+from tiercel.codegen.cpu.choice import BLOCKS, BY_WORK, Choice, Point, plain
 from tiercel.codegen.cpu.estimate import PARALLEL_WORK, work_of
+from tiercel.codegen.cpu.gemm import IN_PLACE
 from tiercel.codegen.cpu.panels import lanes_of
 from tiercel.codegen.cpu.target import Target
-from tiercel.codegen.cpu.tile import panel_columns, tile_shape
+from tiercel.codegen.cpu.tile import panel_columns, tile_shape, widths
+from tiercel.dtypes import DType
 from tiercel.loops.form import (
     INDEX,
     THREAD_COUNT,
@@ -42,6 +49,7 @@ from tiercel.loops.form import (
     Let,
     Load,
     Multiply,
+    Pack,
     Select,
     Stmt,
     Store,
@@ -49,14 +57,11 @@ from tiercel.loops.form import (
     While,
 )
 from tiercel.loops.index import index_add, index_mul, strides_of
+from tiercel.loops.products import contracts_of
 from tiercel.loops.substitute import substitute
 
-TILE = (64, 1536)
-"""Most rows, and bytes of a row, of a tile where b is packed: 384 float32 columns, 8 panels with 64-byte vectors."""
 VECTOR_ROWS = 4096
 """Most rows of a tile of one column."""
-UNPACKED_TILE = (256, 384)
-"""The same where b is not: more rows, because every block of rows packs its part of b anew."""
 PANEL_VECTORS = 4
 """Vectors of each panel in a block: what follows is then computed for four of them breadth-first."""
 PANEL_ROWS = 24
@@ -68,6 +73,8 @@ BLOCKS_PER_THREAD = (4, 8, 16)
 the last blocks to the others; many blocks share out what does not divide evenly."""
 BLOCK_WORK = 250_000
 """Multiply-adds that are worth a block of their own: about 2 us."""
+MANY_TILES = 4
+"""Of rows: from so many on blocks of fewer rows cost little."""
 FEW_ROWS = 6
 """With fewer rows than this a product takes as long as with so many: b has to be read."""
 
@@ -87,6 +94,18 @@ def _ceil_div(a: Expr, b: Expr) -> Expr:
 
 
 @dataclass(frozen=True, slots=True)
+class _Chosen:
+    """A choice as expressions: numbers for what is the same whatever the rows."""
+
+    even: Expr
+    rows_first: Expr
+    per_thread: Expr
+    how: Expr
+    most_rows: Expr
+    most_panels: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class _Cut:
     """How a product is cut into blocks: statements that say it, and the names they bind."""
 
@@ -97,16 +116,68 @@ class _Cut:
     rows: Expr
 
 
-def expand_contracts(function: Function, target: Target) -> Function:
-    """The function without `Contract` statements (the same object if it has none)."""
-    body = _Expander(target, frozenset(size.name for size in function.sizes)).block(function.body)
+def panel_widths(function: Function, target: Target, choices: Mapping[int, Choice]) -> dict[str, int]:
+    """How the buffers that packed operands lie in are to be packed: vectors of a panel, 0 for what the runtime library
+    has.
+
+    Raises:
+        IllFormed: two products that read one buffer disagree.
+    """
+    found: dict[str, int] = {}
+    for number, stmt in enumerate(contracts_of(function.body)):
+        if stmt.packed and not stmt.panels:
+            choice = choices.get(number)
+            vectors = 0 if choice is None or choice.vectors == widths(target)[0] else choice.vectors
+            if found.setdefault(stmt.b.root or stmt.b.name, vectors) != vectors:
+                raise IllFormed(f"products that read {stmt.b.name} packed in two ways")
+    return found
+
+
+OPEN: Final = ("even", "rows_first", "per_thread", "how", "most_rows", "most_panels")
+"""Sizes of a function by which `expand_open` is told how to carry its products out."""
+
+
+def expand_open(function: Function, target: Target, vectors: int) -> Function:
+    """The function without `Contract` statements, all of whose products are done as its sizes `OPEN` say: one kernel
+    for measuring all points that have panels of so many vectors.
+    """
+    expander = _Expander(target, frozenset(size.name for size in function.sizes), {})
+    expander.open = vectors
+    return replace(function, body=expander.block(function.body))
+
+
+def open_sizes(point: Point, dtype: DType, target: Target) -> dict[str, int]:
+    """The values of `OPEN` for a point."""
+    rows, bytes_ = BLOCKS[point.block]
+    panel = panel_columns(dtype, target, point.vectors)
+    values = (
+        int(point.rows == "even"), int(point.axis == "rows"), point.per_thread, point.how, rows,
+        max(1, bytes_ // (panel * dtype.itemsize)),
+    )  # fmt: skip
+    return dict(zip(OPEN, values, strict=True))
+
+
+def expand_contracts(function: Function, target: Target, choices: Mapping[int, Choice] | None = None) -> Function:
+    """The function without `Contract` statements (the same object if it has none).
+
+    Args:
+        function, target: what, and for what.
+        choices: by the number of the product in `contracts_of`; what is usual for all others, with panels of the
+            dtype's own piece of the library.
+    """
+    expander = _Expander(target, frozenset(size.name for size in function.sizes), choices or {})
+    expander.widths = panel_widths(function, target, expander.choices)
+    body = expander.block(function.body)
     return function if body is function.body else replace(function, body=body)
 
 
 class _Expander:
-    def __init__(self, target: Target, sizes: frozenset[str]) -> None:
+    def __init__(self, target: Target, sizes: frozenset[str], choices: Mapping[int, Choice]) -> None:
         self.target = target
         self.sizes = sizes  # variables that are known at entry, when the arena is made
+        self.choices = choices
+        self.widths: dict[str, int] = {}  # of packed operands
+        self.open = 0  # vectors of all panels, where sizes say the rest
         self.count = 0
 
     def block(self, block: Block) -> Block:
@@ -120,6 +191,9 @@ class _Expander:
         match stmt:
             case Contract():
                 return self.contract(stmt)
+            case Pack():
+                vectors = self.widths.get(stmt.panels.name, 0)
+                return replace(stmt, vectors=vectors) if vectors else stmt
             case Block():
                 return self.block(stmt)
             case For():
@@ -138,6 +212,7 @@ class _Expander:
     def contract(self, stmt: Contract) -> Stmt:
         if stmt.a.dtype.name not in ("float32", "float64"):
             raise IllFormed(f"contract of {stmt.a.dtype.name} has no code on this target")
+        choice = self.choices.get(self.count) or Choice.always(plain(self.target, packed=stmt.packed))
         self.count += 1
         name = f"contract{self.count}"
         if stmt.panels:
@@ -145,11 +220,13 @@ class _Expander:
         b, packed = stmt.b, stmt.packed
         one = _whole(1)
         single = stmt.n == one  # a matrix times a vector
-        panel = panel_columns(b.dtype, self.target)
-        rows, columns = self._tile(stmt, panel)
+        vectors = self._variant(self.open or choice.vectors)
+        panel = panel_columns(b.dtype, self.target, vectors)
         direct = self._direct_target(stmt)
-        cut = self._cut(stmt, name, panel, rows, columns // panel, BLOCKS_PER_THREAD[2 if direct is not None else 1])
-        blocks = Var(f"{name}.block")
+        number = Var(f"{name}.block")
+        lets, chosen = self._chosen(stmt, name, choice, panel)
+        most_blocks = BLOCKS_PER_THREAD[2 if direct is not None else 1]
+        cut = self._cut(stmt, name, panel, tile_shape(self.target, vectors)[0], most_blocks, chosen)
         row0, first, column0 = Var(f"{name}.row0"), Var(f"{name}.first"), Var(f"{name}.column0")
         m, n = Var(f"{name}.m"), Var(f"{name}.n")
         a_strides = strides_of(stmt.a)
@@ -168,8 +245,8 @@ class _Expander:
             f"{name}.b", b.dtype, (stmt.k, n), b_strides, b.space, b.root or b.name, self._offset(b, b_offset)
         )
         inside: list[Stmt] = [
-            Let(row0.name, index_mul(Binary("floordiv", blocks, cut.across), cut.rows)),
-            Let(first.name, Binary("mod", blocks, cut.across)),
+            Let(row0.name, index_mul(Binary("floordiv", number, cut.across), cut.rows)),
+            Let(first.name, Binary("mod", number, cut.across)),
             Let(column0.name, self._boundary(cut, first, panel)),
             Let(m.name, Binary("min", cut.rows, Binary("sub", stmt.m, row0))),
             Let(
@@ -179,6 +256,15 @@ class _Expander:
             Allocate(replace(b_view, space="arena")),
         ]
         a, b_view = replace(a, space="arena"), replace(b_view, space="arena")
+
+        def multiply(c: Buffer) -> Multiply:
+            largest = tile_shape(self.target, vectors)[0]
+            return Multiply(
+                a, b_view, c, m, one if single else n, stmt.k, packed, before=None if packed else column0,
+                rows=None if single else self._tile_rows(m, largest, chosen.even),
+                how=None if single or packed or chosen.how == _whole(IN_PLACE) else chosen.how, vectors=vectors,
+            )  # fmt: skip
+
         if direct is not None:
             c_strides = strides_of(direct)
             at = index_add(index_mul(row0, c_strides[0]), column0)
@@ -188,12 +274,12 @@ class _Expander:
             )  # fmt: skip
             inside += [
                 Allocate(c),
-                Multiply(a, b_view, c, m, one if single else n, stmt.k, packed, before=None if packed else column0),
+                multiply(c),
             ]
         else:
-            width = 1 if single else columns
-            most = Binary("min", _whole(rows), stmt.m) if self._known_at_entry(stmt.m) else _whole(rows)
-            c = Buffer(f"{name}.tile", stmt.a.dtype, (most, _whole(width)), (_whole(width), one), "arena")
+            width = one if single else index_mul(chosen.most_panels, _whole(panel))
+            most = Binary("min", chosen.most_rows, stmt.m) if self._known_at_entry(stmt.m) else chosen.most_rows
+            c = Buffer(f"{name}.tile", stmt.a.dtype, (most, width), (width, one), "arena")
             r, j = Var(f"{name}.r"), Var(f"{name}.j")
             # in the place of the names, so that loads and stores are seen to be contiguous
             where = {stmt.row: index_add(row0, r), stmt.column: _whole(0) if single else index_add(column0, j)}
@@ -203,12 +289,53 @@ class _Expander:
             ))  # fmt: skip
             inside += [
                 Allocate(c),
-                Multiply(a, b_view, c, m, one if single else n, stmt.k, packed, before=None if packed else column0),
+                multiply(c),
                 For(r.name, m, body, "vector") if single else For(r.name, m, Block((For(j.name, n, body, "vector"),))),
             ]
         total = index_mul(_ceil_div(stmt.m, cut.rows), cut.across)
-        loop = For(blocks.name, total, Block(tuple(inside)), "parallel", cut.work)
-        return Block((*cut.lets, loop))
+        loop = For(number.name, total, Block(tuple(inside)), "parallel", cut.work)
+        return Block((*lets, *cut.lets, loop))
+
+    def _variant(self, vectors: int) -> int:
+        """The width of panels as `Multiply` has it: 0 for the runtime library's own."""
+        return 0 if vectors == widths(self.target)[0] else vectors
+
+    def _chosen(self, stmt: Contract, name: str, choice: Choice, panel: int) -> tuple[tuple[Stmt, ...], _Chosen]:
+        """What a choice says for this number of rows, as expressions, and the statements that find it out."""
+        if self.open:
+            return (), _Chosen(*map(Var, OPEN))
+        lets: list[Stmt] = []
+        single = stmt.n == _whole(1)
+        rows, bytes_ = (VECTOR_ROWS, 0) if single else BLOCKS[choice.block]
+
+        def by_rows(hint: str, values: list[int]) -> Expr:
+            if len(set(values)) == 1:
+                return _whole(values[0])
+            found: Expr = _whole(values[-1])
+            for part, value in reversed(list(zip(choice.parts[:-1], values[:-1], strict=True))):
+                assert part.upto is not None
+                found = Select(Compare("le", stmt.m, _whole(part.upto)), _whole(value), found)
+            lets.append(Let(f"{name}.{hint}", found))
+            return Var(f"{name}.{hint}")
+
+        chosen = _Chosen(
+            by_rows("even", [int(p.rows == "even") for p in choice.parts]),
+            by_rows("rows_first", [int(p.axis == "rows") for p in choice.parts]),
+            by_rows("per_thread", [BY_WORK if single else p.per_thread for p in choice.parts]),
+            by_rows("how", [p.how for p in choice.parts]),
+            _whole(rows),
+            _whole(max(1, bytes_ // (panel * stmt.b.dtype.itemsize))),
+        )
+        return tuple(lets), chosen
+
+    @staticmethod
+    def _tile_rows(m: Expr, largest: int, even: Expr) -> Expr | None:
+        """Most rows of a register tile: as many as there are, or so many that all tiles have about the same number."""
+        if even == _whole(0):
+            return None
+        tiles = Binary("max", _ceil_div(m, _whole(largest)), _whole(1))
+        rows = Binary("max", _ceil_div(m, tiles), _whole(1))
+        return rows if even == _whole(1) else Select(Compare("ne", even, _whole(0)), rows, _whole(largest))
 
     def panels(self, stmt: Contract, name: str) -> Stmt:
         """A product with panels: a block is some rows of some columns of all panels, and what follows it.
@@ -285,21 +412,12 @@ class _Expander:
                 return self._known_at_entry(x.a) and self._known_at_entry(x.b)
         return False
 
-    @staticmethod
-    def _tile(stmt: Contract, panel: int) -> tuple[int, int]:
-        """Most rows and columns of a tile; whole panels."""
-        if stmt.n == _whole(1):
-            return VECTOR_ROWS, panel
-        rows, bytes_ = TILE if stmt.packed else UNPACKED_TILE
-        return rows, max(1, bytes_ // (panel * stmt.b.dtype.itemsize)) * panel
-
-    def _cut(self, stmt: Contract, name: str, panel: int, most_rows: int, most_panels: int, most_blocks: int) -> _Cut:
+    def _cut(self, stmt: Contract, name: str, panel: int, tile: int, most_blocks: int, chosen: _Chosen) -> _Cut:
         """How many blocks there are in each direction, as statements."""
         work, wanted, panels, across, down, rows = (
             Var(f"{name}.{x}") for x in ("work", "wanted", "panels", "across", "down", "rows")
         )
-        one, tile = _whole(1), tile_shape(self.target)[0]
-        half = (tile + 1) // 2
+        one, half = _whole(1), (tile + 1) // 2
         rows_, columns_ = (
             (_whole(FEW_ROWS), stmt.m) if stmt.n == one else (Binary("max", stmt.m, _whole(FEW_ROWS)), stmt.n)
         )
@@ -308,21 +426,38 @@ class _Expander:
         large = Compare("ge", work, _whole(PARALLEL_WORK))
         least = index_mul(threads, _whole(BLOCKS_PER_THREAD[0]))
         worth = Binary("floordiv", work, _whole(BLOCK_WORK))
-        many = Binary("max", least, Binary("min", worth, index_mul(threads, _whole(most_blocks))))
+        shares: Expr = Binary("max", least, Binary("min", worth, index_mul(threads, _whole(most_blocks))))
         # one or two rows take several panels at once
-        shares = Select(Compare("le", stmt.m, _whole(2)), least, many)
-        fewest = _ceil_div(panels, _whole(most_panels))
+        shares = Select(Compare("le", stmt.m, _whole(2)), least, shares)
+        count: Expr = index_mul(threads, chosen.per_thread)
+        if chosen.per_thread == _whole(BY_WORK):
+            count = shares
+        elif not isinstance(chosen.per_thread, Const):
+            count = Select(Compare("eq", chosen.per_thread, _whole(BY_WORK)), shares, count)
+        fewest = _ceil_div(panels, chosen.most_panels)
+        lowest = Binary("max", _ceil_div(stmt.m, chosen.most_rows), one)
         few = _ceil_div(stmt.m, down)
+        # Columns first: every panel by itself where that evens blocks out (6 panels for 2 threads: not 1, 2, 1, 2).
+        # A few rows are only cut where threads would have nothing to do: each block of them reads b.
+        by_columns = Select(Compare("lt", panels, index_mul(_whole(2), wanted)), panels, wanted)
+        tiles = Binary("max", _ceil_div(stmt.m, _whole(tile)), one)
+        by_rows = _ceil_div(wanted, Binary("min", tiles, wanted))
+        many = Compare("ge", stmt.m, _whole(MANY_TILES * tile))
+        several = Binary("min", threads, wanted)
+        if chosen.rows_first in (_whole(0), one):
+            rows_first = chosen.rows_first == one
+            first, enough = (by_rows, wanted) if rows_first else (by_columns, Select(many, wanted, several))
+        else:
+            rows_first_ = Compare("ne", chosen.rows_first, _whole(0))
+            first = Select(rows_first_, by_rows, by_columns)
+            enough = Select(Binary("or", rows_first_, many), wanted, several)
         lets = (
             Let(work.name, volume),
-            Let(wanted.name, Select(large, shares, one)),
+            Let(wanted.name, Select(large, count, one)),
             Let(panels.name, _ceil_div(stmt.n, _whole(panel))),
             # with no columns there is one block without any
-            Let(across.name, Binary("max", Binary("min", panels, Binary("max", wanted, fewest)), one)),
-            Let(
-                down.name,
-                Binary("max", _ceil_div(wanted, across), Binary("max", _ceil_div(stmt.m, _whole(most_rows)), one)),
-            ),
+            Let(across.name, Binary("max", Binary("min", panels, Binary("max", first, fewest)), one)),
+            Let(down.name, Binary("max", _ceil_div(enough, across), lowest)),
             Let(
                 rows.name,
                 Select(

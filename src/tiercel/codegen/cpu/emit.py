@@ -10,19 +10,21 @@ outside.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tiercel.codegen.abi import ARENA, EXTRA_WORK, POOL, THREADS, frame_words
+from tiercel.codegen.cpu.choice import Choice
 from tiercel.codegen.cpu.contract import expand_contracts
 from tiercel.codegen.cpu.dots import dots_name
 from tiercel.codegen.cpu.estimate import PARALLEL_WORK, work_of
 from tiercel.codegen.cpu.expressions import Environment, Expressions, VectorAxis
-from tiercel.codegen.cpu.gemm import scratch_elements
+from tiercel.codegen.cpu.gemm import IN_PLACE, scratch_elements
 from tiercel.codegen.cpu.lanes import identity, note, spoiled, vector_for
-from tiercel.codegen.cpu.names import convolve_names, gemm_names, panel_names
+from tiercel.codegen.cpu.names import GEMM_DTYPES, convolve_names, gemm_names, panel_names
 from tiercel.codegen.cpu.panels import lanes_of
 from tiercel.codegen.cpu.target import Target
 from tiercel.codegen.cpu.text import REGISTER_TYPE, Value, Writer, flatten, memory_type
+from tiercel.codegen.cpu.tile import tile_shape
 from tiercel.codegen.cpu.turn import turn_name
 from tiercel.dtypes import DType, as_dtype
 from tiercel.loops.form import (
@@ -186,6 +188,7 @@ class Emitter:
         self.entry = self.writer.placeholder()
         self.expressions.entry = self.entry
         self._extra: Value | None = None
+        self._scratches: dict[int, Expr] = {}  # width of panels -> where one of them may be packed
 
     # -- functions --------------------------------------------------------------------------------------------
 
@@ -385,7 +388,8 @@ class Emitter:
         at = {x.name: expressions.address(x, (zero, zero))[0].text for x in (stmt.a, stmt.b, stmt.c)}
         (a_row, a_column), (b_row, b_column) = strides_of(stmt.a), strides_of(stmt.b)
         c_row = strides_of(stmt.c)[0]
-        plain, packed, _, vector = gemm_names(stmt.a.dtype)
+        plain, packed, *_ = gemm_names(stmt.a.dtype, stmt.vectors)
+        vector = gemm_names(stmt.a.dtype)[3]
 
         def words(*nodes: Expr) -> str:
             return ", ".join(str(expressions.emit(node)) for node in nodes)
@@ -402,7 +406,8 @@ class Emitter:
             given = f"{a}, {words(a_row)}, {b}, {words(b_row)}, {c}, {words(c_row, stmt.m, stmt.k)}, {adding}"
             self._call(vector, "ptr, i64, ptr, i64, ptr, i64, i64, i64, i1", given)
             return
-        sizes = f"{c}, {words(c_row, stmt.m, stmt.n, stmt.k)}, {adding}"
+        rows = stmt.rows or Const(tile_shape(self.target, stmt.vectors)[0], INDEX)
+        sizes = f"{c}, {words(c_row, stmt.m, stmt.n, stmt.k)}, {adding}, {words(rows)}"
         left = f"{a}, {words(a_row, a_column)}"
         if stmt.firsts:
             count = len(stmt.firsts)
@@ -415,25 +420,25 @@ class Emitter:
             )  # fmt: skip
             return
         if stmt.packed:
-            self._call(packed, "ptr, i64, i64, ptr, ptr, i64, i64, i64, i64, i1", f"{left}, {b}, {sizes}")
+            self._call(packed, "ptr, i64, i64, ptr, ptr, i64, i64, i64, i64, i1, i64", f"{left}, {b}, {sizes}")
             return
         right = f"{b}, {words(b_row, b_column)}"
-        parameters = "ptr, i64, i64, ptr, i64, i64, ptr, i64, i64, i64, i64, i1, ptr, i64"
-        scratch = f"ptr {self._scratch()}, {words(stmt.before or zero)}"
+        parameters = "ptr, i64, i64, ptr, i64, i64, ptr, i64, i64, i64, i64, i1, i64, ptr, i64, i64"
+        scratch = f"ptr {self._scratch(stmt.vectors)}, {words(stmt.before or zero, stmt.how or Const(IN_PLACE, INDEX))}"
         self._call(plain, parameters, f"{left}, {right}, {sizes}, {scratch}")
 
-    def _scratch(self) -> str:
-        """A place in the arena where products pack a panel of their right operand; one for all of this function."""
+    def _scratch(self, vectors: int) -> str:
+        """A place in the arena where products pack a panel of their right operand; one a width for all of this
+        function.
+        """
         expressions = self.expressions
-        if self._scratch_at is None:
-            self._scratch_at = self.arena
-            size = max(scratch_elements(d, self.target) * d.itemsize for d in map(as_dtype, ("float32", "float64")))
-            self.arena = index_add(self.arena, Const(-(-size // ALIGNMENT) * ALIGNMENT, INDEX))
-        base, offset = self.environment.pointers["."], expressions.emit(self._scratch_at)
+        if vectors not in self._scratches:
+            self._scratches[vectors] = self.arena
+            sizes = (scratch_elements(d, self.target, vectors) * d.itemsize for d in map(as_dtype, GEMM_DTYPES))
+            self.arena = index_add(self.arena, Const(-(-max(sizes) // ALIGNMENT) * ALIGNMENT, INDEX))
+        base, offset = self.environment.pointers["."], expressions.emit(self._scratches[vectors])
         text = f"getelementptr i8, ptr {base.text}, {offset}"
         return expressions.instruction("scratch", text, INDEX, 1, base, offset).text
-
-    _scratch_at: Expr | None = None
 
     def _pack(self, stmt: Pack) -> None:
         expressions, zero = self.expressions, Const(0, INDEX)
@@ -442,7 +447,7 @@ class Emitter:
         row, column = (expressions.emit(s) for s in strides_of(stmt.b))
         n, k = expressions.emit(stmt.n), expressions.emit(stmt.k)
         arguments = f"ptr {source.text}, {row}, {column}, ptr {target.text}, {n}, {k}"
-        self._call(gemm_names(stmt.b.dtype)[2], "ptr, i64, i64, ptr, i64, i64", arguments)
+        self._call(gemm_names(stmt.b.dtype, stmt.vectors)[2], "ptr, i64, i64, ptr, i64, i64", arguments)
 
     def _turn(self, stmt: Turn) -> None:
         expressions, zero = self.expressions, Const(0, INDEX)
@@ -731,12 +736,16 @@ class Emitter:
 _SUFFIX = {"i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "half": "f16", "float": "f32", "double": "f64"}
 
 
-def emit(function: Function, target: Target) -> str:
+def emit(function: Function, target: Target, choices: Mapping[int, Choice] | None = None) -> str:
     """The LLVM module of one function of the loop form.
+
+    Args:
+        function, target: what, and for what.
+        choices: how its products are carried out, see `expand_contracts`.
 
     Raises:
         IllFormed: for a function the checker should have refused, or a node this target has no code for.
     """
     module = Module()
-    Emitter(module, expand_contracts(function, target), target).run()
+    Emitter(module, expand_contracts(function, target, choices), target).run()
     return module.text()

@@ -3,22 +3,24 @@
 In: a dtype and a `Target`. Out: functions (names in `names`). All strides are in elements; with `accumulate` a product
 is added to c. Nothing beyond the operands is read, nothing beyond (m, n) of c written; rows of c are contiguous.
 
-* `gemm(a, a_row, a_col, b, b_row, b_col, c, c_row, m, n, k, accumulate, scratch, before)`: c = a @ b, a and b with
-  any strides. `scratch` has room for one packed panel (`scratch_elements`); `before` columns of the matrix that b is a
-  part of may be read to the left of it.
-* `gemm.packed(a, a_row, a_col, panels, c, c_row, m, n, k, accumulate)`: the same with `b` packed.
+* `gemm(a, a_row, a_col, b, b_row, b_col, c, c_row, m, n, k, accumulate, rows, scratch, before, how)`: c = a @ b, a
+  and b with any strides. `scratch` has room for one packed panel (`scratch_elements`); `before` columns of the matrix
+  that b is a part of may be read to the left of it; `how` is one of `HOW`.
+* `gemm.packed(a, a_row, a_col, panels, c, c_row, m, n, k, accumulate, rows)`: the same with `b` packed.
 * `gemm.pack(b, b_row, b_col, panels, n, k)`: packs b into `packed_elements` elements, see `pack`.
 * `gemm.vector(a, a_row, x, x_step, y, y_step, m, k, accumulate)`: see `gemv`.
 
-Blocks of `K_BLOCK` rows of b, in them panels of columns, in them tiles of rows of a. Where b is not packed, a panel of
-a block is read in place by a single tile of rows; with more rows the first tile copies it to `scratch` as it goes, and
-the others read it there (96 KiB, so in the second-level cache, and in few pages). A panel whose rows are not
-contiguous is packed into `scratch` first. For the last, partial panel there are narrower tiles of whole vectors; where
-it is not packed they begin further to the left and do not write what is there already; it is packed where there is
-nothing to the left.
+Blocks of `K_BLOCK` rows of b, in them panels of columns, in them tiles of at most `rows` rows of a (1 to those of
+`tile_shape`). Where b is not packed, a panel of a block is read in place by a single tile of rows; with more rows than
+the largest tile has, `how` says whether that tile goes first and copies the panel to `scratch` as it goes, so that the
+others read it there (96 KiB, so in the second-level cache, and in few pages), or the panel is packed there first, or
+all tiles read it in place. A panel whose rows are not contiguous is packed into `scratch` always.
+For the last, partial panel there are narrower tiles of whole vectors; where it is not packed they begin further to the
+left and do not write what is there already; it is packed where there is nothing to the left.
 
 Except in `gemm.vector`, every element is summed in the order of k within blocks of `K_BLOCK` rows, then the blocks: the
-order depends on nothing else, so a row has the same bits in every batch, tile and thread count, packed or not.
+order depends on nothing else, so a row has the same bits in every batch, tile and thread count, packed or not, and
+`rows`, `how` and the width of panels may be chosen by time alone (`codegen.cpu.choice`).
 
 Why our own: a tile over weights packed once beats the libraries at the row counts that occur here (2 to 64), and the
 epilogue of a region can follow while the block is in the second-level cache. 32 registers allow tiles of 8 x 3 vectors
@@ -26,6 +28,8 @@ epilogue of a region can follow while the block is in the second-level cache. 32
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from tiercel.codegen.cpu.gemv import gemv_text
 from tiercel.codegen.cpu.names import gemm_names as names
@@ -35,32 +39,37 @@ from tiercel.codegen.cpu.text import REGISTER_TYPE
 from tiercel.codegen.cpu.tile import STREAMED_ROWS, panel_columns, tile_name, tile_shape, tile_text, wide_panels
 from tiercel.dtypes import DType
 
+HOW: Final = ("in place", "copied by the first tile", "packed first")
+"""What becomes of a panel of an unpacked b that several tiles read; its number is the argument `how`."""
+IN_PLACE, COPIED, PACKED_FIRST = range(3)
+"""Places in `HOW`."""
 K_BLOCK = 512
 """Rows of b per pass: a panel of 48 float32 columns is then 96 KiB, well inside the second-level cache."""
 
 
-def packed_elements(n: int, k: int, dtype: DType, target: Target) -> int:
+def packed_elements(n: int, k: int, dtype: DType, target: Target, vectors: int = 0) -> int:
     """Elements that `gemm.pack` writes for a (k, n) matrix."""
-    columns = panel_columns(dtype, target)
+    columns = panel_columns(dtype, target, vectors)
     return -(-n // columns) * columns * k
 
 
-def scratch_elements(dtype: DType, target: Target) -> int:
+def scratch_elements(dtype: DType, target: Target, vectors: int = 0) -> int:
     """Elements of `scratch`."""
-    return panel_columns(dtype, target) * K_BLOCK
+    return panel_columns(dtype, target, vectors) * K_BLOCK
 
 
-def _driver(dtype: DType, target: Target, *, packed: bool) -> str:
-    """Blocks of k, panels of columns, tiles of rows; the last tile has 1 to rows - 1 rows."""
+def _driver(dtype: DType, target: Target, vectors: int, *, packed: bool) -> str:
+    """Blocks of k, panels of columns, tiles of rows; the last tile may have fewer than the others."""
     element = REGISTER_TYPE[dtype.name]
-    rows, columns = tile_shape(target)[0], panel_columns(dtype, target)
-    plain_name, packed_name, pack_name, _ = names(dtype)
+    rows, columns = tile_shape(target, vectors)[0], panel_columns(dtype, target, vectors)
+    plain_name, packed_name, pack_name, _ = names(dtype, vectors)
     operand = "ptr noalias %b" if packed else "ptr noalias %b, i64 %b_row, i64 %b_col"
     parameters = (
         f"ptr noalias %a, i64 %a_row, i64 %a_col, {operand}, ptr noalias %c, i64 %c_row, i64 %m, i64 %n, i64 %k, "
-        f"i1 %accumulate{'' if packed else ', ptr noalias %scratch, i64 %before'}"
+        f"i1 %accumulate, i64 %rows{'' if packed else ', ptr noalias %scratch, i64 %before, i64 %how'}"
     )
-    lanes, width = columns // tile_shape(target)[1], tile_shape(target)[1]
+    width = tile_shape(target, vectors)[1]
+    lanes = columns // width
     common = "ptr %c.tile, i64 %c_row, i64 %k.few, i64 %begin, i64 %n.end.now, i1 %adding"
     place = "ptr %a.tile, i64 %a_row, i64 %a_col"
     arguments = f"{place}, ptr %b.from, i64 %b.step, i64 %b.distance, {common}"
@@ -74,7 +83,16 @@ def _driver(dtype: DType, target: Target, *, packed: bool) -> str:
     if packed:
         lines.append(f"  %whole.distance = mul i64 %k, {columns}")
     else:
-        lines += ["  %in.rows = icmp eq i64 %b_col, 1", f"  %several = icmp sgt i64 %m, {rows}"]
+        lines += [
+            "  %contiguous = icmp eq i64 %b_col, 1",
+            f"  %many = icmp sgt i64 %m, {rows}",
+            f"  %copied = icmp eq i64 %how, {COPIED}",
+            "  %several = and i1 %many, %copied",
+            f"  %packed.first = icmp eq i64 %how, {PACKED_FIRST}",
+            "  %turned = and i1 %many, %packed.first",
+            "  %kept = xor i1 %turned, true",
+            "  %in.rows = and i1 %contiguous, %kept",
+        ]
     lines += [
         "  br i1 %nothing, label %end, label %block",
         "block:",
@@ -171,7 +189,8 @@ def _driver(dtype: DType, target: Target, *, packed: bool) -> str:
         "  %c.right = add i64 %c.row.off, %n0",
         "  %c.off = sub i64 %c.right, %begin",
         f"  %c.tile = getelementptr {element}, ptr %c, i64 %c.off",
-        f"  switch i64 %m.left, label %rows.{rows} [",
+        "  %few = call i64 @llvm.smin.i64(i64 %m.left, i64 %rows)",
+        f"  switch i64 %few, label %rows.{rows} [",
         *(f"    i64 {r}, label %rows.{r}" for r in range(1, rows)),
         "  ]",
     ]
@@ -209,7 +228,7 @@ def _driver(dtype: DType, target: Target, *, packed: bool) -> str:
     lines += [
         "tile.next:",
         f"  %wide = phi i64 {', '.join(edges)}",
-        f"  %m.next = add i64 %m0, {rows}",
+        "  %m.next = add i64 %m0, %few",
         "  %m.more = icmp slt i64 %m.next, %m",
         "  br i1 %m.more, label %tile, label %panel.next",
         "panel.next:",
@@ -228,8 +247,10 @@ def _driver(dtype: DType, target: Target, *, packed: bool) -> str:
     return "\n".join(lines)
 
 
-def emit_gemm(dtype: DType, target: Target) -> tuple[list[str], list[str]]:
-    """(declarations, functions) of the family for float32 or float64."""
+def emit_gemm(dtype: DType, target: Target, vectors: int = 0) -> tuple[list[str], list[str]]:
+    """(declarations, functions) of the family for float32 or float64: with `vectors` that over panels of so many
+    vectors, without `gemm.vector`.
+    """
     size = dtype.itemsize
     lanes, element = target.vector_bytes // size, REGISTER_TYPE[dtype.name]
     vector, suffix = f"<{lanes} x {element}>", f"v{lanes}f{8 * size}"
@@ -248,16 +269,18 @@ def emit_gemm(dtype: DType, target: Target) -> tuple[list[str], list[str]]:
         ),
         f"declare void @llvm.masked.store.{suffix}.p0({vector}, ptr, i32, <{lanes} x i1>)",
     ]
-    rows = tile_shape(target)[0]
-    functions = [tile_text(dtype, target, r) for r in range(1, rows + 1)]
-    functions += [tile_text(dtype, target, r, wide_panels(r)) for r in (1, 2)]
+    rows, width = tile_shape(target, vectors)
+    functions = [tile_text(dtype, target, r, vectors=vectors) for r in range(1, rows + 1)]
+    functions += [tile_text(dtype, target, r, wide_panels(r), vectors=vectors) for r in (1, 2)]
     streamed = {(r, panels) for r in range(1, STREAMED_ROWS + 1) for panels in (1, wide_panels(r))}
-    functions += [tile_text(dtype, target, r, panels, stream=True) for r, panels in sorted(streamed)]
+    functions += [tile_text(dtype, target, r, panels, stream=True, vectors=vectors) for r, panels in sorted(streamed)]
     functions += [
-        tile_text(dtype, target, r, narrow=v) for v in range(1, tile_shape(target)[1]) for r in range(1, rows + 1)
+        tile_text(dtype, target, r, narrow=v, vectors=vectors) for v in range(1, width) for r in range(1, rows + 1)
     ]
-    functions.append(tile_text(dtype, target, rows, copy=True))
-    functions += [_driver(dtype, target, packed=False), _driver(dtype, target, packed=True)]
-    _, _, pack, vector_name = names(dtype)
-    functions += [pack_text(pack, dtype, target), *gemv_text(vector_name, dtype, target)]
+    functions.append(tile_text(dtype, target, rows, copy=True, vectors=vectors))
+    functions += [_driver(dtype, target, vectors, packed=packed) for packed in (False, True)]
+    _, _, pack, vector_name = names(dtype, vectors)
+    functions.append(pack_text(pack, dtype, target, vectors))
+    if not vectors:
+        functions += gemv_text(vector_name, dtype, target)
     return declarations, functions

@@ -60,10 +60,15 @@ IMPORTS = ("syscall",)
 """What the library itself needs of the C library."""
 
 
+def _width(piece: str) -> int:
+    """The vectors of a panel for which a piece is extra; 0 for others."""
+    return int(piece.partition(".v")[2] or 0)
+
+
 def entries(piece: str | None = None) -> tuple[str, ...]:
-    """The names of the functions of a piece, by default of all."""
+    """The names of the functions of a piece, by default of all that every target has."""
     if piece is None:
-        return tuple(name for each in PIECES for name in entries(each))
+        return tuple(name for each in PIECES if not _width(each) for name in entries(each))
     if piece == CORE:
         return CALL, STUB, RUN, WORKER
     if piece == RARE:
@@ -72,15 +77,17 @@ def entries(piece: str | None = None) -> tuple[str, ...]:
         return convolve_names(as_dtype(CONVOLUTIONS[piece]))
     if piece in PANELS:
         return panel_names(as_dtype(PANELS[piece]))
+    if width := _width(piece):
+        return gemm_names(as_dtype(piece.partition(".")[0]), width)[:3]
     dtype = as_dtype(piece)
     return *gemm_names(dtype), turn_name(dtype), dots_name(dtype)
 
 
-def library_text(target: Target, pieces: Sequence[str] = PIECES) -> str:
-    """Pieces of the library as one LLVM module."""
+def library_text(target: Target, pieces: Sequence[str] | None = None) -> str:
+    """Pieces of the library as one LLVM module, by default all that every target has."""
     declarations: dict[str, None] = {}
     functions: list[str] = []
-    for piece in pieces:
+    for piece in [p for p in PIECES if not _width(p)] if pieces is None else pieces:
         if piece == CORE:
             functions += [*threads_text(target), _CALL, stub_text()]
         elif piece == RARE:
@@ -93,6 +100,10 @@ def library_text(target: Target, pieces: Sequence[str] = PIECES) -> str:
             declared, defined = emit_panels(as_dtype(PANELS[piece]), target)
             declarations.update(dict.fromkeys(declared))
             functions += defined
+        elif width := _width(piece):
+            declared, products = emit_gemm(as_dtype(piece.partition(".")[0]), target, width)
+            declarations.update(dict.fromkeys(declared))
+            functions += products
         else:
             functions += _products(as_dtype(piece), target, declarations)
     return "\n".join([*declarations, *functions]) + "\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tiercel.dtypes import DType
+from tiercel.dtypes import DType, as_dtype
 
 __all__ = [
     "CALL",
@@ -15,6 +15,7 @@ __all__ = [
     "PANELS",
     "PIECES",
     "RARE",
+    "WIDTHS",
     "convolve_names",
     "gemm_names",
     "pack_name",
@@ -30,9 +31,14 @@ RARE: Final = "rare"
 products of a dtype, by its name, its convolutions, and those with several panels."""
 CONVOLUTIONS: Final = {f"convolve {dtype}": dtype for dtype in GEMM_DTYPES}
 PANELS: Final = {f"panels {dtype}": dtype for dtype in GEMM_DTYPES}
-PIECES: Final = (CORE, RARE, *GEMM_DTYPES, *CONVOLUTIONS, *PANELS)
-"""The parts of the library that are compiled and mapped each by itself, when a kernel needs one: all of them take 0.7
-s, the core 15 ms. No piece calls another."""
+WIDTHS: Final = (2, 3, 4)
+"""Vectors that panels may have; which of them a processor has says `tile.widths`. The first of those is in the piece of
+the dtype, the others are pieces of their own (`float32.v4`)."""
+PIECES: Final = (
+    CORE, RARE, *GEMM_DTYPES, *CONVOLUTIONS, *PANELS, *(f"{d}.v{width}" for d in GEMM_DTYPES for width in WIDTHS),
+)  # fmt: skip
+"""The parts of the library that are compiled and mapped each by itself, when a kernel needs one: products of a dtype
+take 0.2 s, the core 15 ms. No piece calls another."""
 
 MAX_PANELS: Final = 4
 """Column blocks of one product that a tile holds side by side; with one it is an ordinary product."""
@@ -45,9 +51,13 @@ divide by zero 4, overflow 8, underflow 16, inexact 32) above them. Flags that w
 """
 
 
-def gemm_names(dtype: DType) -> tuple[str, str, str, str]:
-    """The products of a dtype: plain, packed, pack, vector."""
-    base = f"tc.gemm.{dtype.name}"
+def gemm_names(dtype: DType, vectors: int = 0) -> tuple[str, str, str, str]:
+    """The products of a dtype: plain, packed, pack, vector.
+
+    With `vectors` those over panels of so many vectors, which have no `vector`; 0 stands for the width of the dtype's
+    own piece.
+    """
+    base = f"tc.gemm.{dtype.name}{f'.v{vectors}' if vectors else ''}"
     return base, f"{base}.packed", f"{base}.pack", f"{base}.vector"
 
 
@@ -62,9 +72,10 @@ def panel_names(dtype: DType) -> tuple[str, ...]:
     return f"{base}.pack", *(f"{base}.{count}" for count in range(2, MAX_PANELS + 1))
 
 
-def pack_name(dtype: DType, *, panels: bool) -> str:
-    """The function that packs a matrix, as a whole or as panels."""
-    return panel_names(dtype)[0] if panels else gemm_names(dtype)[2]
+def pack_name(layout: str, *, panels: bool) -> str:
+    """The function that packs a matrix of a dtype, or of one and a width (`float32.v4`), as a whole or as panels."""
+    dtype, _, width = layout.partition(".v")
+    return panel_names(as_dtype(dtype))[0] if panels else gemm_names(as_dtype(dtype), int(width or 0))[2]
 
 
 def piece_of(name: str) -> str:
@@ -76,4 +87,7 @@ def piece_of(name: str) -> str:
         return f"convolve {parts[2]}"
     if parts[1] == "panels":
         return f"panels {parts[2]}"
-    return parts[2] if len(parts) > 2 and parts[2] in GEMM_DTYPES else CORE
+    if len(parts) < 3 or parts[2] not in GEMM_DTYPES:
+        return CORE
+    wide = len(parts) > 3 and parts[3][:1] == "v" and parts[3][1:].isdigit()
+    return ".".join(parts[2:4]) if wide else parts[2]

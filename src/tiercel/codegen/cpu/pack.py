@@ -17,10 +17,11 @@ AHEAD_BYTES = 512
 processor follows by itself."""
 
 
-def pack_text(name: str, dtype: DType, target: Target) -> str:
-    """The function."""
+def pack_text(name: str, dtype: DType, target: Target, vectors: int = 0) -> str:
+    """The function, for panels of so many vectors."""
     element, size = REGISTER_TYPE[dtype.name], dtype.itemsize
-    lanes, width, columns = target.vector_bytes // size, tile_shape(target)[1], panel_columns(dtype, target)
+    lanes, width = target.vector_bytes // size, tile_shape(target, vectors)[1]
+    columns = panel_columns(dtype, target, vectors)
     vector, mask, counts = f"<{lanes} x {element}>", f"<{lanes} x i1>", f"<{lanes} x i32>"
     suffix, ramp = f"v{lanes}f{8 * size}", ", ".join(f"i32 {i}" for i in range(lanes))
     squares = range(width)

@@ -36,14 +36,25 @@ AHEAD_CYCLES: Final = 240
 cycle)."""
 
 
-def tile_shape(target: Target) -> tuple[int, int]:
-    """(rows, vectors) of the register tile."""
-    return (8, 3) if target.vector_bytes == 64 else (6, 2) if target.vector_bytes == 32 else (4, 2)
+_SHAPES: Final = {64: {3: 8, 2: 12, 4: 6}, 32: {2: 6, 3: 4}, 16: {2: 4, 3: 3}}
+"""Rows of the largest tile by vector bytes and vectors, the runtime library's first: sums, columns and a broadcast fit
+into 32 or 16 registers."""
 
 
-def panel_columns(dtype: DType, target: Target) -> int:
+def widths(target: Target) -> tuple[int, ...]:
+    """The numbers of vectors that a panel may have, the runtime library's first."""
+    return tuple(_SHAPES[target.vector_bytes])
+
+
+def tile_shape(target: Target, vectors: int = 0) -> tuple[int, int]:
+    """(rows, vectors) of the largest register tile over panels of so many vectors (0: the runtime library's)."""
+    vectors = vectors or widths(target)[0]
+    return _SHAPES[target.vector_bytes][vectors], vectors
+
+
+def panel_columns(dtype: DType, target: Target, vectors: int = 0) -> int:
     """Columns of one packed panel."""
-    return tile_shape(target)[1] * target.vector_bytes // dtype.itemsize
+    return tile_shape(target, vectors)[1] * target.vector_bytes // dtype.itemsize
 
 
 STREAMED_ROWS: Final = 3
@@ -76,14 +87,15 @@ def tile_text(
     stream: bool = False,
     narrow: int = 0,
     apart: int = 0,
+    vectors: int = 0,
 ) -> str:
-    """The function of a tile.
+    """The function of a tile over panels of `vectors` vectors.
 
     More panels are for few rows: they give the multipliers enough independent sums without changing the order of any.
     Only a tile of one panel, or of less, can be written in part; a narrow one always counts as such.
     """
     element, size = REGISTER_TYPE[dtype.name], dtype.itemsize
-    lanes, width = target.vector_bytes // size, narrow or apart or tile_shape(target)[1]
+    lanes, width = target.vector_bytes // size, narrow or apart or tile_shape(target, vectors)[1]
     vectors = width * panels
     vector, counts, suffix = f"<{lanes} x {element}>", f"<{lanes} x i32>", f"v{lanes}f{8 * size}"
     ahead = max(4, min(64, AHEAD_CYCLES // (rows * vectors)))

@@ -18,7 +18,7 @@ raised.
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum, unique
 from typing import Final
 
 from tiercel.codegen.abi import ARENA, POOL, THREADS
@@ -121,6 +121,7 @@ HEAD: Final = len(Head)
 HEADER: Final = 8
 
 
+@unique
 class Op(IntEnum):
     """Rows. v: number of a value, w: number of a word, o: address of an object, n: a number."""
 
@@ -178,7 +179,7 @@ class Op(IntEnum):
     FLAGS = 50  # v n: an array with these flags
     APART = 51  # v v n n: the bytes between the bounds of two arrays, of elements so large, are apart
     SAME_WORD = 52  # w w: the first gets what the second has
-    CHOOSE = 57  # v w n v v: made: the first object where the word is the number, else the second
+    CHOOSE = 59  # v w n v v: made: the first object where the word is the number, else the second
     ROWS = 55  # v: the axes of an array lie in C order, with gaps or backwards
     VIEW = 54  # v v n w w: made: view of an array of so many axes: words of sizes, then strides in bytes; of the offset
     GROW = 57  # v v v o: made: block with room for entries behind those of a Tensor; its array; record of `growing`

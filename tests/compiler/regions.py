@@ -153,7 +153,9 @@ class Runner:
         try:
             for r in new_arrays(recipe):
                 shape = tuple(size_of(d, symbols) for d in r.shape)
-                made[r.buffer] = np.full(shape, 77, r.dtype.numpy, "F" if r.fortran else "C")
+                made[r.buffer] = np.full([shape[a] for a in r.order or range(len(shape))], 77, r.dtype.numpy)
+                if r.order:
+                    made[r.buffer] = made[r.buffer].transpose(np.argsort(r.order))
         except ShapeError:  # the result has no size: a miss, as a guard would have found
             raise ExitTaken(None) from None
         made.update({write.buffer: arrays[write.input] for write in interface.writes})

@@ -146,3 +146,35 @@ def test_new_axes_and_steps_have_an_order(name):
         found = differences(expected, observe(compiled, copy_arguments(given)), tolerance=64.0)
         assert [d for d in found if not same_but_for_strides(d, expected.result)] == [], (n, m)
     assert compiled.__tiercel__.tiers.compiled_calls, compiled.explain()
+
+
+def heads(x):
+    """Results whose axes lie in an order that is neither C's nor Fortran's."""
+    h = x.reshape(x.shape[0], x.shape[1], 2, 3).transpose(0, 2, 1, 3)
+    y = np.exp(h) * 2
+    return y, (y + 1).transpose(0, 2, 1, 3), h - 1, (h * h)[:, :, None], (h > 0)
+
+
+def swapped(x):
+    y = x.swapaxes(0, 1)
+    return y + 1, np.maximum(y, 0).T, -np.moveaxis(x, -1, 0)
+
+
+def either_order(x):
+    y = np.moveaxis(x, 0, 1) * 2
+    if x.sum() > 0:
+        y = y + 1
+    return y
+
+
+@pytest.mark.parametrize("function", [heads, swapped, either_order], ids=lambda f: f.__name__)
+def test_results_in_any_order(function, way):
+    compiled = jitted(function)
+    for n, t in ((2, 4), (2, 4), (2, 4), (5, 3), (1, 2), (3, 1), (0, 2)):
+        given = Arguments((floats(n, t, 6),))
+        expected = observe(function, copy_arguments(given))
+        found = differences(expected, observe(compiled, copy_arguments(given)), tolerance=64.0)
+        assert [d for d in found if not same_but_for_strides(d, expected.result)] == [], (n, t)
+    tiers = compiled.__tiercel__.tiers
+    assert tiers.compiled_calls > 3, compiled.explain()
+    assert way == "python" or not tiers.entries[0].without

@@ -105,13 +105,23 @@ PACK_PADDING = 64
 
 @dataclass(frozen=True, slots=True)
 class NewArray:
-    """A result to allocate before the call, of these sizes: C-contiguous, or in Fortran's order."""
+    """A result to allocate before the call, of these sizes: one block of memory, C-contiguous or with its axes in
+    another order.
+
+    Attributes:
+        order: the axes from the outermost to the innermost; () for C order.
+    """
 
     buffer: str
     dtype: DType
     shape: tuple[DimLike, ...]
     wrapper: str = "ndarray"
-    fortran: bool = False
+    order: tuple[int, ...] = ()
+
+    @property
+    def fortran(self) -> bool:
+        """Is it in Fortran's order?"""
+        return self.order == tuple(reversed(range(len(self.shape)))) and len(self.order) > 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,12 @@ def f_strides(shape: Shape) -> Shape:
     return tuple(reversed(c_strides(tuple(reversed(shape)))))
 
 
+def dense_strides(shape: Shape, order: Sequence[int]) -> Shape:
+    """Strides in elements of one block of memory whose axes, outermost first, are `order`."""
+    inner = c_strides(tuple(shape[axis] for axis in order))
+    return tuple(inner[order.index(axis)] for axis in range(len(shape)))
+
+
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Elements of `root`: the one at index i is number `offset + sum(i * strides)`."""

@@ -31,7 +31,7 @@ from tiercel.compiler.interface import (
     SizeValue,
     ViewOf,
 )
-from tiercel.compiler.memory import Memory, c_strides, f_strides
+from tiercel.compiler.memory import Memory, c_strides, dense_strides
 from tiercel.compiler.movement import REORDERING, permutation
 from tiercel.loops.form import Buffer, Output, Var
 from tiercel.operators.types import ArrayType, NpScalarType, PyBoolType, PyFloatType, PyIntType, Type
@@ -73,16 +73,18 @@ class Results:
         if grown is not None and result.what == "value" and self._only_once(array):
             self._grow(array, name, *grown)
             return
-        fortran = type_.layout.is_f and not type_.layout.is_c
-        strides = f_strides(type_.shape) if fortran else c_strides(type_.shape)
-        steps = tuple(dim_expression(s) for s in strides) if fortran else None
+        layout = type_.layout
+        # a Tensor whose order is not known may lie in any: it is made in C order
+        order = () if layout.is_c or not layout.is_dense else layout.order or ()
+        strides = dense_strides(type_.shape, order) if order else c_strides(type_.shape)
+        steps = tuple(dim_expression(s) for s in strides) if order else None
         buffer = Buffer(name, type_.dtype, tuple(dim_expression(d) for d in type_.shape), steps, space="result")
         self.buffers.append(buffer)
         memory = self._memories[array] = Memory.whole(buffer, type_.shape, strides)
         state.want(array, memory)
         if result.what != "view":
             self._seek_producer(array)
-        self._arrays[array] = NewArray(name, type_.dtype, type_.shape, type_.wrapper, fortran)
+        self._arrays[array] = NewArray(name, type_.dtype, type_.shape, type_.wrapper, order)
 
     def _only_once(self, array: Value) -> bool:
         """Is an array handed over once, and no view of it, by a region that writes nothing?"""
@@ -114,7 +116,7 @@ class Results:
         state.continued.add(name)
         memory = self._memories[array] = Memory.whole(buffer, shape, strides)
         state.want(array, memory)
-        self._arrays[array] = GrownArray(name, type_.dtype, shape, type_.wrapper, False, number, axis, capacity)
+        self._arrays[array] = GrownArray(name, type_.dtype, shape, type_.wrapper, (), number, axis, capacity)
 
     def _seek_producer(self, value: Value) -> None:
         """A result that only reorders the axes of a collected list: let the list be written in that order at once."""

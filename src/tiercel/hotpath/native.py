@@ -30,6 +30,7 @@ from tiercel.compiler.interface import (
     new_arrays,
 )
 from tiercel.compiler.interface import Sequence as SequenceRecipe
+from tiercel.compiler.memory import dense_strides
 from tiercel.errors import ShapeError
 from tiercel.hotpath.memory import GuardedMemory
 from tiercel.loops.form import Function
@@ -221,7 +222,7 @@ class NativeKernel:
         self, memory: GuardedMemory, new: NewArray, sizes: Mapping[str, int], at_end: bool
     ) -> np.ndarray[Any, Any]:
         shape, dtype = self._shape(new, sizes), new.dtype.numpy
-        strides = np.empty(shape, dtype, "F").strides if new.fortran else None
+        strides = tuple(size_of(s, {}) * dtype.itemsize for s in dense_strides(shape, new.order)) if new.order else None
         return memory.array(shape, dtype, at_end=at_end, fill=_POISON, strides=strides)
 
     def _grown(

@@ -42,6 +42,7 @@ from tiercel.compiler.interface import (
     ViewOf,
     new_arrays,
 )
+from tiercel.compiler.memory import dense_strides
 from tiercel.config import current
 from tiercel.errors import InternalError
 from tiercel.operators.layout import layout_class
@@ -520,8 +521,14 @@ def make_entry(
             growing[new.buffer] = _begin_growth(writer, interface, sources, new, words, filled)
             continue
         shape = "".join(f"{_size_text(d)}, " for d in new.shape)
-        order = ", 'F'" if new.fortran else ""
-        writer.line(f"r_{new.buffer} = empty(({shape}), {writer.object(new.dtype.numpy, 'dtype')}{order})")
+        dtype = writer.object(new.dtype.numpy, "dtype")
+        if new.order and not new.fortran:
+            steps = dense_strides(new.shape, new.order)
+            strides = "".join(f"{_size_text(s)} * {new.dtype.itemsize}, " for s in steps)
+            writer.line(f"r_{new.buffer} = ndarray(({shape}), {dtype}, strides=({strides}))")
+        else:
+            order = ", 'F'" if new.fortran else ""
+            writer.line(f"r_{new.buffer} = empty(({shape}), {dtype}{order})")
         filled[words[new.buffer]] = f"r_{new.buffer}.ctypes.data"
     values = ", ".join(filled.get(i, "0") for i in range(frame_size))
     writer.line(f"frame = frame_type({values})")

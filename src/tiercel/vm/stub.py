@@ -57,6 +57,7 @@ from tiercel.compiler.interface import (
     new_arrays,
 )
 from tiercel.compiler.interface import Sequence as SequenceRecipe
+from tiercel.compiler.memory import dense_strides
 from tiercel.errors import InternalError
 from tiercel.loops.form import Binary, Const, Expr, Function, Var
 from tiercel.shapes import Dim, DimLike, Symbol
@@ -642,6 +643,12 @@ def _grow(
 
 def _allocate(t: _Rows, new: NewArray, words: Mapping[str, int]) -> int:
     sizes = [t.size(d) for d in new.shape]
+    if new.order and not new.fortran:
+        itemsize = new.dtype.itemsize
+        first = _run_of(t, sizes + [t.size(s * itemsize) for s in dense_strides(new.shape, new.order)])
+        made = t.value()
+        t.add(Op.EMPTY_AS, made, t.object(new.dtype.numpy), len(sizes), first, words[new.buffer])
+        return made
     first = _run_of(t, sizes)
     made = t.value()
     rank = len(sizes) + (FORTRAN if new.fortran else 0)

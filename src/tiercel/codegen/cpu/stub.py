@@ -180,6 +180,7 @@ class Op(IntEnum):
     APART = 51  # v v n n: the bytes between the bounds of two arrays, of elements so large, are apart
     SAME_WORD = 52  # w w: the first gets what the second has
     CHOOSE = 59  # v w n v v: made: the first object where the word is the number, else the second
+    EMPTY_AS = 60  # v o n w w: made: array of descriptor, rank: words of sizes, then strides; a word for its address
     ROWS = 55  # v: the axes of an array lie in C order, with gaps or backwards
     VIEW = 54  # v v n w w: made: view of an array of so many axes: words of sizes, then strides in bytes; of the offset
     GROW = 57  # v v v o: made: block with room for entries behind those of a Tensor; its array; record of `growing`
@@ -549,6 +550,20 @@ def _results(t: _Text, op: Op) -> bool:
             sizes = t.element("i64", "%frame", t.field(4))
             fortran = t.set("fortran", f"trunc i64 {t.set('above', f'lshr i64 {t.field(3)}, 32')} to i32")
             got = t.call("ptr", "PyArray_Empty", f"i32 {rank}", f"ptr {sizes}", f"ptr {descr}", f"i32 {fortran}")
+            t.make(t.field(1), got)
+            t.require(t.compare("ne", "ptr", got, "null"), "error")
+            t.write(t.field(5), t.load("i64", got, OFFSETS["data"]))
+            t.next()
+        case Op.EMPTY_AS:
+            descr, count = t.field(2, "ptr"), t.field(3)
+            t.call("void", "Py_IncRef", f"ptr {descr}")  # the function takes the reference, on errors as well
+            sizes = t.element("i64", "%frame", t.field(4))
+            steps = t.element("i64", sizes, count)
+            rank = t.set("rank", f"trunc i64 {count} to i32")
+            got = t.call(
+                "ptr", "PyArray_NewFromDescr", f"ptr {t.api('ndarray')}", f"ptr {descr}", f"i32 {rank}",
+                f"ptr {sizes}", f"ptr {steps}", "ptr null", "i32 0", "ptr null",
+            )  # fmt: skip
             t.make(t.field(1), got)
             t.require(t.compare("ne", "ptr", got, "null"), "error")
             t.write(t.field(5), t.load("i64", got, OFFSETS["data"]))

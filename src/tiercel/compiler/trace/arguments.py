@@ -221,8 +221,8 @@ def named(frame: Frame, graph: Graph, result: Result, seen: Seen) -> tuple[Graph
 
 
 def _require_known_order(x: Value) -> None:
-    if isinstance(x.type, ArrayType) and not (x.type.layout.is_c or x.type.layout.is_f):
-        raise Untraceable("it returns an array whose axes are neither in C order nor in Fortran's")
+    if isinstance(x.type, ArrayType) and not x.type.layout.is_dense:
+        raise Untraceable("it returns an array the order of whose axes depends on strides or sizes")
 
 
 def writes_of(frame: Frame) -> tuple[Write, ...]:

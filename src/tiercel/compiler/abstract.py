@@ -81,6 +81,15 @@ class Tuple:
 
 
 @dataclass(frozen=True, slots=True)
+class RaggedRef:
+    """A `tc.Ragged`: its flat array and its offsets; `passed` if it is the very object that is an argument."""
+
+    values: Value
+    offsets: Value
+    passed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ListRef:
     """A list, by identity: its content is in the heap of the trace, because other registers may hold the same list."""
 
@@ -158,7 +167,19 @@ class Unknown:
 
 
 Abstract: TypeAlias = (
-    Value | Known | Tuple | ListRef | Mapping | Slice | Range | Iterable | Method | CellRef | Closure | Unknown
+    Value
+    | Known
+    | Tuple
+    | RaggedRef
+    | ListRef
+    | Mapping
+    | Slice
+    | Range
+    | Iterable
+    | Method
+    | CellRef
+    | Closure
+    | Unknown
 )
 
 

@@ -130,7 +130,7 @@ class Ragged:
         shape = np.shape(unwrap(values))
         if not shape or shape[0] != self.offsets[-1]:
             raise ShapeError(f"Ragged.with_values: {shape} for {self.offsets[-1]} steps")
-        return Ragged(values, self.offsets)
+        return RaggedOf(values, self.offsets)
 
     def map(self, function: Callable[..., Any], *arguments: Any) -> Ragged:
         """`function(values, *arguments)` with a row for each step as the values of a new Ragged.
@@ -283,6 +283,16 @@ class Ragged:
     def min(self, axis: int | None = None, keepdims: bool = False) -> Any:
         """As `max`."""
         return self._reduce("min", axis, keepdims)
+
+
+class RaggedOf:
+    """Calling it makes a Ragged of values and the offsets of another one with as many steps: the offsets are shared."""
+
+    def __new__(cls, values: Any, offsets: npt.NDArray[np.int64]) -> Ragged:  # type: ignore[misc]
+        made = object.__new__(Ragged)
+        made.values = values if isinstance(values, np.ndarray | Tensor) else np.asarray(values)
+        made.offsets = offsets
+        return made
 
 
 def _binary(ufunc: np.ufunc) -> tuple[Callable[..., Any], Callable[..., Any]]:

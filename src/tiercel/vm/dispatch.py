@@ -47,6 +47,7 @@ from tiercel.hotpath.events import events
 from tiercel.hotpath.history import history
 from tiercel.hotpath.service import worker_busy
 from tiercel.operators.layout import layout_class
+from tiercel.values.ragged import Ragged
 from tiercel.values.tensor import Tensor
 from tiercel.vm.context import machine
 from tiercel.vm.entry import MISS, Entry, Frames, fixed_bytes, make_entry
@@ -167,6 +168,8 @@ def signature_of(value: Any) -> Any:
     if isinstance(value, Tensor):
         array = value._array
         return (kind, array.dtype, array.ndim, layout_class(array))
+    if kind is Ragged:
+        return (kind, signature_of(value.values))
     if isinstance(value, tuple | list):
         return (kind, *(signature_of(v) for v in value[:64]))
     if kind is dict:

@@ -16,15 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from tiercel.compiler.abstract import Abstract, Known, ListRef, Mapping, Source, Tuple, Unknown, Untraceable
+from tiercel.compiler.abstract import Abstract, Known, ListRef, Mapping, RaggedRef, Source, Tuple, Unknown, Untraceable
 from tiercel.compiler.environment import is_plain
 from tiercel.compiler.graph import Graph, Input, Result, Value, Write
 from tiercel.compiler.trace.identity import Identities
 from tiercel.compiler.trace.objects import is_named_tuple, object_condition, tensor_type, unwrapped
+from tiercel.compiler.trace.ragged import ragged_argument
 from tiercel.compiler.trace.state import MAX_UNROLL, Trace
 from tiercel.compiler.trace.walk import Frame
 from tiercel.dtypes import as_dtype, is_dtype
 from tiercel.operators.types import ArrayType, NpScalarType, PyBoolType, PyFloatType, PyIntType, Type
+from tiercel.values.ragged import Ragged, RaggedOf
 
 
 def abstract_argument(frame: Frame, value: Any, name: str, source: Source) -> Abstract:
@@ -47,6 +49,10 @@ def abstract_argument(frame: Frame, value: Any, name: str, source: Source) -> Ab
         return made
     if unwrapped(value) is not None:
         raise Untraceable(f"the argument {name} has a dtype that is not compiled")
+    if kind is Ragged:
+        frame.environment.require(source, "class", Ragged)
+        flat = abstract_argument(frame, value.values, name, ("attribute", (source, "values")))
+        return ragged_argument(frame, value, flat, name, source)
     if kind is tuple:
         frame.environment.require(source, "tuple", len(value))
         return Tuple(
@@ -121,6 +127,13 @@ def result_of(frame: Frame, x: Abstract, seen: Seen) -> Result:
                 raise Untraceable("it returns one list twice")
             seen.lists.add(x.key)
             return Result("list", items=tuple(result_of(frame, item, seen) for item in frame.items(x)))
+        case RaggedRef():
+            if x.passed:
+                raise Untraceable("it returns a Ragged that is an argument")
+            frame.environment.classes.append(RaggedOf)
+            number = len(frame.environment.classes) - 1
+            offsets = Result("input", index=frame.trace.input_of(x.offsets))
+            return Result("tuple", items=(result_of(frame, x.values, seen), offsets), wrap=number)
         case Value():
             return _value_result(frame, x, seen)
     raise Untraceable(f"a result that is a {type(x.value if isinstance(x, Known) else x).__name__.lower()}")

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from tiercel.bytecode.instructions import Instruction
-from tiercel.compiler.abstract import Abstract, Known, ListState, Tuple, Unknown, Untraceable
+from tiercel.compiler.abstract import Abstract, Known, ListState, RaggedRef, Tuple, Unknown, Untraceable
 from tiercel.compiler.graph import Branch, Graph, Merged, Step, Value
 from tiercel.compiler.trace.closures import Closures
 from tiercel.compiler.trace.state import Condition, Left, LoopTest, Outcome, Raised, Returned, State
@@ -174,6 +174,9 @@ class Branches(Closures):
                 if isinstance(type_, ArrayType):
                     self.trace.may_be(after, x, y)
             return merged[x, y].after
+        if isinstance(x, RaggedRef) and isinstance(y, RaggedRef) and x.offsets is y.offsets and not x.passed | y.passed:
+            values = self.merge_values(x.values, y.values, merged)
+            return RaggedRef(values, x.offsets) if isinstance(values, Value) else values
         if isinstance(x, Tuple) and isinstance(y, Tuple) and len(x.items) == len(y.items) and x.cls is y.cls:
             items = tuple(self.merge_values(p, q, merged) for p, q in zip(x.items, y.items, strict=True))
             bad = next((i for i in items if isinstance(i, Unknown)), None)

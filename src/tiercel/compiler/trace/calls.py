@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from tiercel.compiler.abstract import Abstract, Known, Mapping, Method, Tuple, Unknown, Untraceable
+from tiercel.compiler.abstract import Abstract, Known, Mapping, Method, RaggedRef, Tuple, Unknown, Untraceable
 from tiercel.compiler.graph import Value
 from tiercel.compiler.trace.objects import Cell, is_named_tuple, object_condition, operator_of, owner_of, unwrapped
+from tiercel.compiler.trace.ragged import call_ragged
 from tiercel.compiler.trace.scalars import Scalars
 from tiercel.compiler.trace.state import MAX_DEPTH, Raised, Returned
 from tiercel.dtypes import as_dtype, is_dtype
@@ -132,6 +133,8 @@ class Calls(Scalars):
 
     def call_method(self, method: Method, args: list[Abstract], keywords: dict[str, Abstract]) -> Abstract:
         """A method of an array."""
+        if isinstance(method.receiver, RaggedRef):
+            return call_ragged(self, method, args, keywords)
         if isinstance(method.receiver, Value):
             found = find_method(method.name)
             if found is not None:

@@ -15,6 +15,7 @@ from tiercel.compiler.abstract import (
     ListRef,
     Mapping,
     Method,
+    RaggedRef,
     Slice,
     Tuple,
     Unknown,
@@ -24,6 +25,7 @@ from tiercel.compiler.abstract import (
 from tiercel.compiler.graph import Value
 from tiercel.compiler.trace.objects import Cell, operator_of
 from tiercel.compiler.trace.peel import Peeling
+from tiercel.compiler.trace.ragged import ragged_attribute
 from tiercel.operators import Operator, get
 from tiercel.operators.types import ArrayType, NpScalarType
 from tiercel.shapes import product
@@ -76,6 +78,8 @@ class Instructions(Peeling):
             self.registers[ins.dst] = self.attribute_of(owner, name)
         elif isinstance(owner, Value):
             self.registers[ins.dst] = self.array_attribute(owner, name)
+        elif isinstance(owner, RaggedRef):
+            self.registers[ins.dst] = ragged_attribute(self, owner, name)
         elif isinstance(owner, Tuple) and owner.cls is not None and name in owner.cls._fields:  # type: ignore[attr-defined]
             self.registers[ins.dst] = owner.items[owner.cls._fields.index(name)]  # type: ignore[attr-defined]
         elif isinstance(owner, Mapping | Tuple | ListRef):
@@ -102,6 +106,13 @@ class Instructions(Peeling):
 
     def _dim(self, ins: Instruction) -> None:
         x = self.operand(ins.x)
+        if isinstance(x, RaggedRef):
+            sizes = ragged_attribute(self, x, "shape")
+            assert isinstance(sizes, Tuple)
+            if not -len(sizes.items) <= ins.axis < len(sizes.items):
+                raise Untraceable(f"dimension {ins.axis} of a Ragged of rank {len(sizes.items)}")
+            self.registers[ins.dst] = sizes.items[ins.axis]
+            return
         if not is_array(x):
             raise Untraceable("the shape of something that is no array")
         shape = x.type.shape  # type: ignore[union-attr]

@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tiercel.compiler.abstract import Abstract, Known, ListRef, Tuple, Untraceable, type_of_abstract
+from tiercel.compiler.abstract import Abstract, Known, ListRef, RaggedRef, Tuple, Untraceable, type_of_abstract
 from tiercel.compiler.graph import Node, Value
 from tiercel.compiler.trace.core import COMPARED, same_key
 from tiercel.compiler.trace.objects import is_abstract
+from tiercel.compiler.trace.ragged import apply_ragged
 from tiercel.compiler.trace.state import BOOL, FLOAT64, INT64, SAFE_INT
 from tiercel.compiler.trace.writes import Writes
 from tiercel.dtypes import DType
@@ -56,6 +57,8 @@ class Operators(Writes):
 
     def apply(self, row: Operator, spelling: int, args: Sequence[Abstract], keywords: dict[str, Abstract]) -> Abstract:
         """Apply an operator of the table."""
+        if any(isinstance(x, RaggedRef) for x in (*args, *keywords.values())):
+            return apply_ragged(self, row, spelling, args, keywords)
         try:
             bound = row.bind(spelling, list(args), keywords)
         except TypeError as error:

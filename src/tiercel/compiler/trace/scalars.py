@@ -15,9 +15,21 @@ from typing import Any
 import numpy as np
 
 from tiercel.bytecode.instructions import SCALAR_FUNCTIONS
-from tiercel.compiler.abstract import Abstract, Iterable, Known, ListRef, Mapping, Range, Tuple, Untraceable, static
+from tiercel.compiler.abstract import (
+    Abstract,
+    Iterable,
+    Known,
+    ListRef,
+    Mapping,
+    RaggedRef,
+    Range,
+    Tuple,
+    Untraceable,
+    static,
+)
 from tiercel.compiler.environment import is_plain
 from tiercel.compiler.graph import Value
+from tiercel.compiler.trace.ragged import number_of_sequences
 from tiercel.compiler.trace.state import BOOL, FLOAT64, INT64
 from tiercel.compiler.trace.views import Views
 from tiercel.dtypes import DType
@@ -148,6 +160,8 @@ class Scalars(Views):
             self.environment.require(source, "identity", found)
         first = args[0] if args else Known(None)
         match name:
+            case "len" if isinstance(first, RaggedRef):
+                return number_of_sequences(self, first)
             case "len":
                 if isinstance(first, Value) and isinstance(first.type, ArrayType) and first.type.rank:
                     return self.size_value(first.type.shape[0])

@@ -14,7 +14,7 @@ from tests.compiler.tracing import program_of
 from tests.vm.inline import InlineBuilder
 from tiercel import config
 from tiercel.vm import dispatch
-from tiercel.vm.dispatch import Tiers
+from tiercel.vm.dispatch import Tiers, size_class
 from tiercel.vm.entry import MISS
 
 SCALE = 2.0
@@ -288,6 +288,14 @@ def test_a_slow_entry_is_demoted():
     assert "interpreted" in state.variants[0].demoted
     heat(tiers, x, y, times=50)
     assert not tiers.entries, "no flapping"
+
+
+def test_weights_do_not_hide_how_much_work_a_call_is():
+    """Times of short and of long calls are not compared where a weight is most of the bytes of both."""
+    w = np.zeros((256, 1024), np.float32)
+    short, long = (np.zeros((8, n, 128), np.float32) for n in (5, 50))
+    assert size_class((short, w)) != size_class((long, w))
+    assert size_class((short, [w, 3])) == size_class((short + 1, [w, 5]))
 
 
 def test_patching_under_eight_threads():

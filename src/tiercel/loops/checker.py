@@ -11,6 +11,7 @@ from tiercel.loops.form import (
     INDEX,
     THREAD_COUNT,
     Allocate,
+    Ask,
     Assign,
     Block,
     Buffer,
@@ -142,9 +143,9 @@ def _check_statement(stmt: Stmt, scope: _Scope, outputs: dict[str, DType]) -> No
                 raise IllFormed(f"{stmt.name} is {known[0].name}, given {stmt.value.dtype.name}")
             if stmt.name in scope.parallel_outer:
                 raise IllFormed(f"{stmt.name} is written inside a parallel axis and declared outside of it")
-        case Store():
+        case Store() | Ask():
             if scope.buffers.get(stmt.buffer.name) != stmt.buffer:
-                raise IllFormed(f"buffer {stmt.buffer.name} is not declared as it is stored to")
+                raise IllFormed(f"buffer {stmt.buffer.name} is not declared as it is used")
         case Allocate():
             if stmt.buffer.space != "arena":
                 raise IllFormed(f"{stmt.buffer.name} is allocated but lives in {stmt.buffer.space}")

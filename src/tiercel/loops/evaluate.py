@@ -16,6 +16,7 @@ from tiercel.loops.form import (
     THREAD_COUNT,
     UNFOLD_SLACK,
     Allocate,
+    Ask,
     Assign,
     Binary,
     Block,
@@ -242,6 +243,8 @@ class _Machine:
                 if stmt.accumulate:
                     product = self.view(stmt.c)[:m, :n] + product
                 self.view(stmt.c)[:m, :n] = product
+            case Ask():
+                pass
             case Turn():
                 m, n = int(self.value(stmt.m)), int(self.value(stmt.n))
                 self.view(stmt.target)[:n, :m] = self.view(stmt.source)[:m, :n].T

@@ -565,6 +565,14 @@ class Turn(Stmt):
         _require(self.source.dtype.name in ("float32", "float64"), f"turn does not take {self.source.dtype.name}")
 
 
+@dataclass(frozen=True, slots=True)
+class Ask(Stmt):
+    """Say that `buffer[index]`, and what shares its line of the cache, is going to be read. It changes nothing."""
+
+    buffer: Buffer
+    index: tuple[Expr, ...]
+
+
 UNFOLD_SLACK = 64
 """Elements behind each plane of `Unfold`, for vectors that begin inside: zeros, or numbers of the image."""
 
@@ -719,6 +727,7 @@ def blocks(stmt: Stmt) -> tuple[Block, ...]:
             | Multiply()
             | Pack()
             | Turn()
+            | Ask()
             | Unfold()
             | Convolve()
         ):
@@ -748,6 +757,8 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
             return (stmt.m, stmt.n, stmt.k, *(x for x in more if x is not None))
         case Pack():
             return (stmt.n, stmt.k)
+        case Ask():
+            return stmt.index
         case Turn():
             return (stmt.m, stmt.n)
         case Unfold():

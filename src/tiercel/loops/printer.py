@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tiercel.loops.form import (
     Allocate,
+    Ask,
     Assign,
     Binary,
     Block,
@@ -136,6 +137,8 @@ def _lines(stmt: Stmt, indent: str) -> list[str]:
         case Pack():
             chosen = f" by {stmt.vectors} vectors" if stmt.vectors else ""
             return [f"{indent}{stmt.panels.name} = pack {stmt.b.name}{chosen}"]
+        case Ask():
+            return [f"{indent}ask for {stmt.buffer.name}[{', '.join(map(expression_text, stmt.index))}]"]
         case Turn():
             sizes = ", ".join(map(expression_text, (stmt.m, stmt.n)))
             return [f"{indent}{stmt.target.name} = turn {stmt.source.name} ({sizes})"]

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from tiercel.loops.form import (
     Allocate,
+    Ask,
     Assign,
     Binary,
     Block,
@@ -124,6 +125,8 @@ class _Substitution:
             case Pack():
                 b, panels = buffer(stmt.b), buffer(stmt.panels)
                 return replace(stmt, b=b, panels=panels, n=expression(stmt.n), k=expression(stmt.k))
+            case Ask():
+                return Ask(buffer(stmt.buffer), self.all(stmt.index))
             case Turn():
                 m, n = self.all((stmt.m, stmt.n))
                 return replace(stmt, source=buffer(stmt.source), target=buffer(stmt.target), m=m, n=n)

@@ -65,6 +65,8 @@ MAX_SIGNATURES: Final = 16
 MAX_ENTRIES: Final = 8
 MAX_SAMPLES: Final = 8
 """Calls of a Signature whose scalars are kept for validation."""
+MAX_CLASSES: Final = 64
+"""Amounts of work, see `size_class`, of which times are kept."""
 MAX_TIMINGS: Final = 32
 """Times of interpreted calls that are kept for each amount of work."""
 INTERNAL: Final = "a mistake of the compiler"
@@ -189,6 +191,17 @@ def _bytes_of(value: Any) -> int:
     return 8
 
 
+def size_class(arguments: tuple[Any, ...]) -> int:
+    """What calls of about as much work have in common: binary digits of the bytes of each array, added up.
+
+    Not those of all arrays together: weights, which are the same in every call, would hide the size of the rest.
+    """
+    return sum(
+        size_class(tuple(value)) if type(value) in (tuple, list) else _bytes_of(value).bit_length()
+        for value in arguments
+    )
+
+
 @dataclass(slots=True)
 class Variant:
     """A compiled or attempted form of a Signature."""
@@ -239,13 +252,12 @@ class SignatureState:
             return int(sum(count * median for count, median in medians) / sum(count for count, _ in medians))
         return self.total_ns // self.calls if self.calls else 0
 
-    def note(self, work: int, elapsed: int) -> None:
-        """Account an interpreted call."""
+    def note(self, bucket: int, elapsed: int) -> None:
+        """Account an interpreted call, of this `size_class`."""
         self.calls += 1
         self.total_ns += elapsed
-        bucket = work.bit_length()
         if bucket not in self.interpreted:
-            if len(self.interpreted) >= 16:
+            if len(self.interpreted) >= MAX_CLASSES:
                 return
             self.interpreted[bucket] = deque(maxlen=MAX_TIMINGS)
         self.interpreted[bucket].append(elapsed)
@@ -379,12 +391,12 @@ class Tiers:
             if len(self.signatures) >= MAX_SIGNATURES:
                 return
             state = self.signatures[key] = SignatureState(key)
-        state.note(sum(map(_bytes_of, arguments)), elapsed)
+        state.note(size_class(arguments), elapsed)
         if len(state.scalars) < MAX_SAMPLES:
             state.scalars.append(scalars_of(arguments))
         for variant in state.variants:
             if variant.verdict is not None:
-                self._reconsider(settings, state, variant, sum(map(_bytes_of, arguments)).bit_length())
+                self._reconsider(settings, state, variant, size_class(arguments))
         if state.variants and self._has_entry(state):
             state.misses += 1
             self._account(state, elapsed)
@@ -713,7 +725,7 @@ class Tiers:
         state, variant = found
         improve(self, variant, DROPPED)
         settings = self.settings()
-        bucket = sum(map(_bytes_of, arguments)).bit_length()
+        bucket = size_class(arguments)
         times = variant.timings.setdefault(bucket, deque(maxlen=settings.demote_window))
         times.append(elapsed)
         baseline = state.interpreted.get(bucket)
@@ -727,7 +739,7 @@ class Tiers:
                 entry,
                 variant,
                 f"{compiled / 1e3:.0f} us compiled against {interpreted / 1e3:.0f} us interpreted, inputs of about "
-                f"{1 << max(bucket - 1, 0)} bytes",
+                f"{sum(map(_bytes_of, arguments))} bytes",
             )
             if not variant.restored:
                 variant.verdict = (bucket, compiled, settings.demote_window)

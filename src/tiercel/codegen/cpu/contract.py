@@ -35,6 +35,7 @@ from tiercel.loops.form import (
     INDEX,
     THREAD_COUNT,
     Allocate,
+    Ask,
     Binary,
     Block,
     Buffer,
@@ -55,6 +56,8 @@ from tiercel.loops.form import (
     Store,
     Var,
     While,
+    expressions,
+    walk,
 )
 from tiercel.loops.index import index_add, index_mul, strides_of
 from tiercel.loops.products import contracts_of
@@ -66,6 +69,8 @@ PANEL_VECTORS = 4
 """Vectors of each panel in a block: what follows is then computed for four of them breadth-first."""
 PANEL_ROWS = 24
 """Most rows of a block with panels: its sums take 24 KiB for four panels."""
+LINE = 64
+"""Bytes of a line of the cache."""
 PANEL_BLOCKS = 2
 """Blocks of columns for each thread, where there are so many."""
 BLOCKS_PER_THREAD = (4, 8, 16)
@@ -393,6 +398,7 @@ class _Expander:
             Allocate(a),
             Allocate(b),
             Allocate(c),
+            *self._asks(stmt, name, row0, column0, m, width),
             Multiply(a, b, c, m, n, stmt.k, packed=True, firsts=firsts, start=column0),
             For(r.name, m, Block((For(j.name, n, body, "vector"),))),
         )
@@ -400,6 +406,26 @@ class _Expander:
         after = index_mul(index_mul(stmt.m, stmt.n), work_of(stmt.epilogue, set()))
         work = index_add(volume, after)
         return Block((*lets, For(block.name, index_mul(across, down), Block(inside), "parallel", work)))
+
+    @staticmethod
+    def _asks(stmt: Contract, name: str, row0: Expr, column0: Expr, m: Expr, width: int) -> list[Stmt]:
+        """Ask for what a block's epilogue reads at its own rows: it comes while the product is computed."""
+        row, column = Var(stmt.row), Var(stmt.column)
+        read: dict[str, Buffer] = {}
+        for inner in stmt.epilogue.body:
+            for node in expressions(inner):
+                for part in walk(node):
+                    if isinstance(part, Load) and part.index == (row, column):
+                        down, along = strides_of(part.buffer)
+                        if along == _whole(1) and down != _whole(0):
+                            read[part.buffer.name] = part.buffer
+        r = Var(f"{name}.ask")
+        asks = [
+            Ask(buffer, (index_add(row0, r), index_add(column0, _whole(at))))
+            for buffer in read.values()
+            for at in range(0, width, max(1, LINE // buffer.dtype.itemsize))
+        ]
+        return [For(r.name, m, Block(tuple(asks)))] if asks else []
 
     def _known_at_entry(self, x: Expr) -> bool:
         """Is it made of sizes of the function?"""

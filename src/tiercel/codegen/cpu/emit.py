@@ -32,6 +32,7 @@ from tiercel.loops.form import (
     INDEX,
     THREAD_COUNT,
     Allocate,
+    Ask,
     Assign,
     Binary,
     Block,
@@ -113,7 +114,7 @@ def used_names(stmts: Iterable[Stmt]) -> tuple[set[str], set[str]]:
 
 def _buffers_of(stmt: Stmt) -> tuple[Buffer, ...]:
     match stmt:
-        case Store() | Allocate():
+        case Store() | Allocate() | Ask():
             return (stmt.buffer,)
         case Multiply():
             return (stmt.a, stmt.b, stmt.c)
@@ -271,6 +272,8 @@ class Emitter:
                 self._multiply(stmt)
             case Pack():
                 self._pack(stmt)
+            case Ask():
+                self._ask(stmt)
             case Turn():
                 self._turn(stmt)
             case Unfold():
@@ -448,6 +451,12 @@ class Emitter:
         n, k = expressions.emit(stmt.n), expressions.emit(stmt.k)
         arguments = f"ptr {source.text}, {row}, {column}, ptr {target.text}, {n}, {k}"
         self._call(gemm_names(stmt.b.dtype, stmt.vectors)[2], "ptr, i64, i64, ptr, i64, i64", arguments)
+
+    def _ask(self, stmt: Ask) -> None:
+        """Into the second-level cache: what is computed before it is read would push it out of the first."""
+        pointer = self.expressions.address(stmt.buffer, stmt.index)[0]
+        self.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        self.writer.write(f"call void @llvm.prefetch.p0(ptr {pointer.text}, i32 0, i32 2, i32 1)")
 
     def _turn(self, stmt: Turn) -> None:
         expressions, zero = self.expressions, Const(0, INDEX)

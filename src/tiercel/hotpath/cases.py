@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -124,6 +125,11 @@ _LOOPED: Final = 20
 _BESIDE_WIDE: Final = 9
 """Larger sizes become 3 to 9 beside fixed ones that are large: those are what vectors and tiles run over."""
 _WIDE: Final = 64
+_HEAVY: Final = 4 << 20
+"""Bytes of weights beside which sizes become smaller still, 3 to 5, and seen ones are halved more often: every row of a
+product costs the reference a millisecond, in each of its three to eight runs."""
+_BESIDE_HEAVY: Final = 64 << 10
+"""What `MAX_BYTES` is beside them."""
 _LARGE_OF_MANY: Final = (34, 67, 41, 38)
 """Enough elements for threads to share, by the number of sizes."""
 
@@ -158,6 +164,8 @@ def make_cases(
         ]
     wide = any(isinstance(d, int) and d >= _WIDE for spec in interface.inputs for d in spec.dims)
     limit = MAX_BYTES >> 1 if wide or loops else MAX_BYTES
+    heavy = sum(_weight_bytes(spec) for spec in interface.inputs) > _HEAVY
+    limit = min(limit, _BESIDE_HEAVY) if heavy else limit
     fixed: dict[int, Any] = {}
     done: set[tuple[Any, ...]] = set()
     for number, plan in enumerate(plans):
@@ -169,6 +177,8 @@ def make_cases(
             plan = dataclasses.replace(plan, sizes=tuple(n if n <= _BESIDE_WIDE else 3 + n % 7 for n in plan.sizes))
         elif loops:
             plan = dataclasses.replace(plan, sizes=tuple(n if n <= _LOOPED else 17 + n % 8 for n in plan.sizes))
+        if heavy:
+            plan = dataclasses.replace(plan, sizes=tuple(n if n < 3 else 3 + n % 3 for n in plan.sizes))
         sizes = _sizes(plan, symbols, constraints, facts, hints, interface, generator, limit)
         if sizes is None:
             continue
@@ -178,7 +188,7 @@ def make_cases(
         done.add(key)
         values = []
         for i, spec in enumerate(interface.inputs):
-            if spec.kind == "array" and all(isinstance(d, int) for d in spec.dims):
+            if _weight_bytes(spec):
                 # weights: the same in all cases, and without specials, which would spread to everything
                 if i not in fixed:
                     fixed[i] = _scaled(_value(i, spec, sizes, "plain", hints, generator))
@@ -186,6 +196,13 @@ def make_cases(
             else:
                 values.append(_value(i, spec, sizes, plan.values, hints, generator))
         yield Case(plan.name, seed, sizes, tuple(values), plan.at_end, plan.pooled, plan.spare)
+
+
+def _weight_bytes(spec: InputSpec) -> int:
+    """The bytes of an array whose sizes are fixed, 0 for any other input (and for an empty one, which is no matter)."""
+    sizes = [d for d in spec.dims if isinstance(d, int)]
+    fixed = spec.kind == "array" and len(sizes) == len(spec.dims)
+    return math.prod(sizes) * spec.dtype.itemsize if fixed else 0
 
 
 # ---- sizes -----------------------------------------------------------------------------------------------------------

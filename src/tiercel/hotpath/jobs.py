@@ -253,8 +253,10 @@ def _validated(parts: Any, blob: Blob, hints: Any, reporter: Reporter) -> dict[s
     if region.sample:
         seen = Hints((region.sample, *seen.sizes), seen.scalars)
 
+    norms: dict[Any, Any] = {}
+
     def reference(case: Case, conditions: Conditions) -> list[Any]:
-        return evaluate_region(region, case.values, case.sizes, conditions)
+        return evaluate_region(region, case.values, case.sizes, conditions, norms)
 
     def candidate(case: Case) -> Called:
         try:

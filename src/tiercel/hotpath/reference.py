@@ -195,7 +195,11 @@ _UNINITIALISED: Final = ("empty", "empty_like")
 
 
 def evaluate_region(
-    region: Region, values: Sequence[Any], sizes: Mapping[str, int], conditions: Conditions
+    region: Region,
+    values: Sequence[Any],
+    sizes: Mapping[str, int],
+    conditions: Conditions,
+    norms: dict[Any, Any] | None = None,
 ) -> list[Any]:
     """Run a region.
 
@@ -204,6 +208,7 @@ def evaluate_region(
         values: per input; arrays are only read.
         sizes: the symbols of the inputs.
         conditions: see there.
+        norms: keeps those of inputs of fixed sizes (weights) for further runs with the same arrays.
 
     Returns:
         The arrays and scalars of the result, left to right; constants and inputs handed back are left out. Then what
@@ -215,8 +220,12 @@ def evaluate_region(
         ReferenceFault: see there.
     """
     run = _Run(dict(sizes), conditions, _plans(region))
+    run.kept_norms = {} if norms is None else norms
     for given, value in zip(region.inputs, values, strict=True):
         run.values[given.value] = value
+        type_ = given.value.type
+        if isinstance(type_, ArrayType) and all(isinstance(dim, int) for dim in type_.shape):
+            run.weights.add(id(value))
     how: dict[str, Any] = {"all": "ignore"}
     if conditions.warned is not None:
         kinds = conditions.warned
@@ -272,6 +281,8 @@ class _Run:
         self.plans = plans
         self.values: dict[Value, Any] = {}
         self.known_norms: dict[tuple[int, int], tuple[Any, Any]] = {}
+        self.kept_norms: dict[Any, Any] = {}
+        self.weights: set[int] = set()
 
     def plan(self, node: Node) -> _Plan:
         """How to run a node."""
@@ -489,11 +500,12 @@ class _Run:
     def norms(self, x: np.ndarray[Any, Any], axis: int) -> Any:
         """Norms along an axis, kept for the next step: operands of products are mostly weights."""
         key = (id(x), axis)
-        found = self.known_norms.get(key)
+        known = self.kept_norms if id(x) in self.weights else self.known_norms
+        found = known.get(key)
         if found is None or found[0] is not x:
             wide = x.astype(np.result_type(x.dtype, np.float32)) if x.dtype.kind != "V" else x.astype(np.float32)
             found = (x, np.sqrt(np.sum(np.abs(wide) ** 2, axis=axis)))
-            self.known_norms[key] = found
+            known[key] = found
         return found[1]
 
     def typed(self, value: Value, found: Any) -> Any:

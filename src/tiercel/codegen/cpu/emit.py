@@ -150,10 +150,18 @@ class Module:
         self.declarations: dict[str, None] = {}
         self.functions: list[str] = []
         self._parts = 0
+        self._written: dict[int, tuple[Block, frozenset[str]]] = {}
 
     def declare(self, text: str) -> None:
         """Note an external declaration."""
         self.declarations[text] = None
+
+    def written(self, block: Block) -> frozenset[str]:
+        """The buffers (by root) that a block stores to, found once: each part of a function asks."""
+        found = self._written.get(id(block))
+        if found is None:
+            found = self._written[id(block)] = (block, written_buffers(block))
+        return found[1]
 
     def fresh(self, hint: str) -> str:
         """A function name not used before."""
@@ -181,7 +189,7 @@ class Emitter:
         self.writer = Writer()
         self.environment = Environment()
         self.expressions = Expressions(
-            self.writer, self.environment, written_buffers(function.body), module.declare, avx512=target.masked_memory
+            self.writer, self.environment, module.written(function.body), module.declare, avx512=target.masked_memory
         )
         self.arena: Expr = Const(0, INDEX)
         self.bounds: dict[str, Expr] = {}  # sizes found out when running -> what they are at most

@@ -138,6 +138,38 @@ def test_a_kernel_without_its_pieces_is_made_again(make):
     assert needed_pieces(again.blob.imports) <= set(second._known())
 
 
+def test_quick_kernels_call_quick_pieces_and_better_ones_better_pieces(make):
+    service = make()
+    _, ticket = submit(service, "dense", quick=True)
+    assert service.wait(120, ticket)
+    assert ticket.quick
+    assert set(service._known()) == {"core", "float32 quick"}
+    quick = service.imports(ticket.blob, quick=True)
+    made, better = submit(service, "dense")
+    assert service.wait(120, better)
+    assert not better.quick
+    assert set(service._known()) == {"core", "float32 quick", "float32"}
+    check_results("dense", service, better, made)
+    full = service.imports(better.blob)
+    assert not set(quick.values()) & set(full.values())
+    check_results("dense", service, ticket, made)
+    second = make()  # has both to choose from
+    assert second.imports(ticket.blob, quick=True) == second.imports(ticket.blob)
+
+
+def test_a_quick_kernel_from_the_cache_needs_some_version_of_its_pieces(make):
+    first = make()
+    _, ticket = submit(first, "dense", quick=True)
+    assert first.wait(120, ticket)
+    second = make()
+    _, again = submit(second, "dense", quick=True)
+    assert (again.state, again.from_cache, again.quick) == ("done", True, True)
+    third = make()
+    third.cache.drop(_piece_key("float32 quick"))
+    _, again = submit(third, "dense", quick=True)
+    assert again.state == "queued"
+
+
 def test_a_worker_starts_before_anything_is_asked_for(make):
     service = make()
     assert not service.starting

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from tiercel.codegen.pieces import Library, needed_pieces
+from tiercel.codegen.pieces import Library, base_piece, is_quick, needed_pieces, versions
 from tiercel.errors import TiercelError
 
 if TYPE_CHECKING:
@@ -187,20 +187,19 @@ def build(payload: Any, reporter: Reporter) -> Any:
     stages.enter("link")
     blob = link(obj, [function.name, f"{function.name}.arena"])
     known = payload.get("pieces") or {}
-    needed = needed_pieces(blob.imports)
-    for name in needed & known.keys():
-        _pieces.setdefault(name, known[name])
+    _pieces.update(known)
     stages.enter("library")
-    made = {name: piece(name) for name in sorted(needed)}
+    quick = level == QUICK
+    used = dict(_chosen_piece(name, quick=quick) for name in sorted(needed_pieces(blob.imports)))
     certificate = None
     if len(parts) > 2 and parts[2] is not None:
         stages.enter("validate")
-        certificate = _validated(parts, blob, payload.get("hints") or {}, reporter)
+        certificate = _validated(parts, blob, payload.get("hints") or {}, reporter, quick=quick)
     stages.enter("")
     return {
         "blob": blob.to_bytes(), "times_ms": stages.times_ms,
-        "pieces": {name: raw for name, raw in made.items() if name not in known}, "certificate": certificate,
-        "quick": level == QUICK, "widths": widths,
+        "pieces": {name: raw for name, raw in used.items() if name not in known}, "certificate": certificate,
+        "quick": quick, "widths": widths,
     }  # fmt: skip
 
 
@@ -223,8 +222,8 @@ NATIVE_S: Final = 1.0
 """A kernel on trial that computes longer hangs: the reference took a quarter of it at most."""
 
 
-def _validated(parts: Any, blob: Blob, hints: Any, reporter: Reporter) -> dict[str, Any]:
-    """The certificate of a kernel.
+def _validated(parts: Any, blob: Blob, hints: Any, reporter: Reporter, *, quick: bool) -> dict[str, Any]:
+    """The certificate of a kernel, which calls quick pieces of the library if `quick`.
 
     Raises:
         Refused: it computes something else than its region says, or that cannot be found out.
@@ -244,7 +243,7 @@ def _validated(parts: Any, blob: Blob, hints: Any, reporter: Reporter) -> dict[s
 
     function, interface, region = parts[:3]
     runtime = _runtime(parallel=_is_parallel(function.body))
-    code = map_blob(blob, {name: _library.address(name) for name in blob.imports})
+    code = map_blob(blob, {name: _library.address(name, quick=quick) for name in blob.imports})
     kernel = NativeKernel(
         function, interface, code.address(function.name), code.address(f"{function.name}.arena"), runtime
     )
@@ -308,7 +307,7 @@ def _runtime(*, parallel: bool) -> Runtime:
     pool = _pool[0] if _pool else None
     return Runtime(
         _library.address(CALL),
-        lambda layout, panels: _library.address(pack_name(layout, panels=panels)),
+        lambda layout, panels: _library.address(pack_name(layout, panels=panels), quick=True),
         pool.address if pool is not None else 0,
         pool.threads if pool is not None else 1,
     )
@@ -318,20 +317,31 @@ _pieces: dict[str, bytes] = {}
 
 
 def piece(name: str) -> bytes:
-    """A piece of the runtime library for this processor as a blob, compiled once."""
+    """A version of a piece of the runtime library for this processor as a blob, compiled once."""
     found = _pieces.get(name)
     if found is None:
         from tiercel.codegen.blob import link
-        from tiercel.codegen.cpu.assemble import assemble
+        from tiercel.codegen.cpu.assemble import assemble, best_level
         from tiercel.codegen.cpu.library import entries, library_text
         from tiercel.codegen.cpu.target import Target
 
-        target = Target.host()
-        found = _pieces[name] = link(assemble(library_text(target, [name]), target), entries(name)).to_bytes()
+        target, level = Target.host(), best_level(quick=is_quick(name))
+        whole = base_piece(name)
+        obj = assemble(library_text(target, [whole]), target, level=level)
+        found = _pieces[name] = link(obj, entries(whole)).to_bytes()
     return found
 
 
-_library: Final = Library(piece)
+def _chosen_piece(name: str, *, quick: bool) -> tuple[str, bytes]:
+    """The version of a piece that a kernel is to call, and its bytes: the better one, unless there is none yet and the
+    kernel is wanted soon.
+    """
+    there = next((v for v in versions(name, quick=quick) if v in _pieces), None)
+    chosen = there or versions(name, quick=quick)[-1]
+    return chosen, piece(chosen)
+
+
+_library: Final = Library(_pieces.get, piece)
 
 
 @job

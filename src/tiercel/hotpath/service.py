@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 from tiercel import config
 from tiercel.codegen.blob import Blob, BlobError, Mapped, map_blob
 from tiercel.codegen.cpu.names import CORE, PIECES
-from tiercel.codegen.pieces import Library, needed_pieces
+from tiercel.codegen.pieces import Library, needed_pieces, versions
 from tiercel.compiler.graph import Region
 from tiercel.compiler.lower import Lowered
 from tiercel.config.digest import blake2b
@@ -207,7 +207,7 @@ class CompileService:
         quick_key = kernel_key(content, planted.encode(), b"quick") if quick else None
         answer = None if planted else self._kept(cache_key)
         if answer is None and quick_key is not None and not planted:
-            answer = self._kept(quick_key)
+            answer = self._kept(quick_key, quick=True)
             ticket.quick = answer is not None
         ticket.times_ms["cache"] = (time.perf_counter() - began) * 1e3
         if answer is not None:
@@ -303,13 +303,13 @@ class CompileService:
         """Tickets that are not finished."""
         return sum(len(build.tickets) for build in list(self._builds.values()))
 
-    def imports(self, blob: Blob) -> dict[str, int]:
-        """The addresses of what a blob imports.
+    def imports(self, blob: Blob, *, quick: bool = False) -> dict[str, int]:
+        """The addresses of what a blob imports; if `quick`, of quick versions where there are no others.
 
         Raises:
             BlobError: a name that nobody has. OSError: a piece of the runtime library cannot be mapped.
         """
-        return {name: self.library.address(name) for name in blob.imports}
+        return {name: self.library.address(name, quick=quick) for name in blob.imports}
 
     def load(self, ticket: Ticket) -> Mapped:
         """Map the kernel of a ticket that is done into this process.
@@ -319,7 +319,7 @@ class CompileService:
         """
         if ticket.blob is None:
             raise BlobError(f"{ticket.name} has no machine code: {ticket.reason or ticket.state}")
-        return map_blob(ticket.blob, self.imports(ticket.blob))
+        return map_blob(ticket.blob, self.imports(ticket.blob, quick=ticket.quick))
 
     def shutdown(self) -> None:
         """End the worker; what is not finished fails as dropped. A later `submit` starts a new one."""
@@ -330,7 +330,7 @@ class CompileService:
     # -- the cache --------------------------------------------------------------------------------------------
 
     def _piece(self, piece: str) -> bytes | None:
-        """A piece of the runtime library, where it was ever made on this machine."""
+        """A version of a piece of the runtime library, where it was ever made on this machine."""
         found = self._pieces.get(piece)
         if found is None:
             entry = self.cache.get(_piece_key(piece))
@@ -340,10 +340,11 @@ class CompileService:
 
     def _known(self) -> dict[str, bytes]:
         """The pieces that are here, for a worker: it need not make them, nor send them."""
-        return {piece: raw for piece in PIECES if (raw := self._piece(piece)) is not None}
+        names = [version for piece in PIECES for version in versions(piece, quick=True)]
+        return {version: raw for version in names if (raw := self._piece(version)) is not None}
 
-    def _kept(self, key: bytes) -> dict[str, Any] | None:
-        """The answer of a worker that was kept, if it can be used."""
+    def _kept(self, key: bytes, *, quick: bool = False) -> dict[str, Any] | None:
+        """The answer of a worker that was kept, if it can be used; of quick code if `quick`."""
         entry = self.cache.get(key)
         if entry is None:
             return None
@@ -351,8 +352,9 @@ class CompileService:
             return {"refused": entry.data["refused"]}
         try:
             blob = Blob.from_bytes(entry.blob)
-            if any(self._piece(piece) is None for piece in needed_pieces(blob.imports)):
-                return None  # building again brings it along
+            for piece in needed_pieces(blob.imports):
+                if all(self._piece(version) is None for version in versions(piece, quick=quick)):
+                    return None  # building again brings it along
             return {**entry.data["answer"], "blob": blob}
         except (BlobError, KeyError, TypeError):
             self.cache.drop(key)
@@ -371,7 +373,7 @@ class CompileService:
         build.lock = self.cache.lock(build.quick_key or build.key)
         if build.first_asked < now:  # somebody else was building: perhaps the result is there
             for key in (build.key, build.quick_key):
-                answer = None if key is None else self._kept(key)
+                answer = None if key is None else self._kept(key, quick=key is not build.key)
                 if answer is not None:
                     self._release(build)
                     job.succeed({**answer, "from_cache": True, "quick": key is not build.key})

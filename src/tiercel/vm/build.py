@@ -43,7 +43,7 @@ class _Packing(dict[tuple[str, bool], Any]):
 
     def __missing__(self, key: tuple[str, bool]) -> Any:
         layout, panels = key
-        address = self._library.address(pack_name(layout, panels=panels))
+        address = self._library.address(pack_name(layout, panels=panels), quick=True)
         made = self[key] = (PANELS_TYPE if panels else PACK_TYPE)(address)
         return made
 

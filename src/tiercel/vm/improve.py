@@ -52,7 +52,8 @@ def improve(tiers: Tiers | Owner, variant: Variant | LoopVariant, dropped: str) 
     if built is None or not built.quick:
         return
     if variant.better is None:
-        cost_ms = 2 * built.times_ms.get("codegen", _UNKNOWN_MS / 2) + built.times_ms.get("validate", 0.0)
+        times = built.times_ms
+        cost_ms = 2 * times.get("codegen", _UNKNOWN_MS / 2) + times.get("validate", 0.0) + 2 * times.get("library", 0.0)
         if entry.time_ns < IMPROVE_AFTER * cost_ms * 1e6:
             return
         assert variant.region is not None

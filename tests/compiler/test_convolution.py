@@ -160,3 +160,70 @@ def test_threads_share_a_convolution(follows):
     finally:
         for pool in pools:
             pool.close()
+
+
+@st.composite
+def chains(draw):
+    def each(low, high):
+        return draw(st.integers(low, high)), draw(st.integers(low, high))
+
+    def attributes(most):
+        return {"stride": each(1, 3), "dilation": each(1, 2), "padding": (each(0, most), each(0, most))}
+
+    channels, between = draw(st.integers(1, 3)), draw(st.sampled_from([1, 3, 8, 16]))
+    first = (between, channels, *each(1, 4))
+    second = (draw(st.sampled_from([1, 5, 8, 32, 70])), between, *each(1, 4))
+    sizes = [(draw(st.integers(0, 2)), channels, *each(1, limit)) for limit in (12, 40, 180)]
+    ending = draw(st.sampled_from(["nothing", "relu", "sum", "sum of relu"]))
+    return first, second, attributes(3), attributes(5), sizes, ending, draw(st.sampled_from(["float32", "float64"]))
+
+
+@settings(max_examples=20, deadline=None)
+@given(chains(), st.booleans(), st.integers(0, 2**32 - 1))
+def test_a_convolution_within_another_and_sums_of_positions(case, keepdims, seed):
+    first, second, inner, outer, sizes, ending, dtype = case
+    rng = np.random.default_rng(seed)
+    b = RegionBuilder("chain")
+    x, w = b.input("x", ("N", first[1], "H", "W"), dtype), b.input("w", first, dtype)
+    c, v = b.input("c", first[:1], dtype), b.input("v", second, dtype)
+    y = b.apply("conv2d", b.apply("maximum", b.apply("conv2d", x, w, c, **inner), 0.0), v, **outer)
+    if "relu" in ending:
+        y = b.apply("maximum", y, 0.125)
+    if "sum" in ending:
+        y = b.apply("sum", y, axis=(2, 3), keepdims=keepdims)
+    runner, reference = Runner(b.region(y)), get("conv2d").reference
+    text = to_text(runner.lowered.function)
+    plain = first[2:] == (1, 1) and inner["stride"] == (1, 1) and inner["padding"] == ((0, 0), (0, 0))
+    assert ("made" in text) == (not plain)
+    filters, bias, others = (rng.standard_normal(s).astype(dtype) for s in (first, first[:1], second))
+    for shape in sizes:
+        image = rng.standard_normal(shape).astype(dtype)
+        try:
+            want = reference(np.maximum(reference(image, filters, bias, **inner), 0), others, **outer)
+        except ValueError:
+            with pytest.raises((ExitTaken, ValueError)):
+                runner(image, filters, bias, others)
+            continue
+        if "relu" in ending:
+            want = np.maximum(want, 0.125)
+        if "sum" in ending:
+            want = want.sum(axis=(2, 3), keepdims=keepdims)
+        tolerance = 1e-4 if dtype == "float32" else 1e-12
+        largest = float(np.abs(want).max()) if want.size else 0.0
+        got = runner(image, filters, bias, others)
+        np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance * (1 + largest))
+
+
+def test_a_convolution_that_something_else_uses_is_written_out():
+    b = RegionBuilder("shared")
+    x, w, v = b.input("x", ("N", 3, "H", "W")), b.input("w", (8, 3, 3, 3)), b.input("v", (4, 8, 3, 3))
+    y = b.apply("conv2d", x, w, padding=1)
+    z = b.apply("conv2d", y, v)
+    runner, reference = Runner(b.region(y, z)), get("conv2d").reference
+    assert "made" not in to_text(runner.lowered.function)
+    rng = np.random.default_rng(8)
+    shapes = ((2, 3, 9, 20), (8, 3, 3, 3), (4, 8, 3, 3))
+    image, filters, others = (rng.standard_normal(s).astype("float32") for s in shapes)
+    got, want = runner(image, filters, others), reference(image, filters, padding=1)
+    np.testing.assert_allclose(got[0], want, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(got[1], reference(want, others), rtol=1e-4, atol=1e-4)

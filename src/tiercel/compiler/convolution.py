@@ -8,6 +8,8 @@ In: the group of a convolution and the elementwise nodes after it. Out: loops.
   and there is no matrix of columns.
 * A bias and a lower bound (`maximum` with a number) that follow are part of the sum's last step, which then stores
   straight into the result. Whatever else follows is done a block at a time, from a tile of sums in the cache.
+* A convolution of few taps that only another one uses (`Lowerer.convolutions`) is not computed by itself: each block of the
+  second computes the part it needs. A sum over all positions, likewise, is taken of each row of a block as it is made.
 * With 1 x 1 filters, a stride of 1 and no padding the image is a matrix: a product for each image.
 * With one channel a group (depthwise) an output is one expression over its window.
 
@@ -24,6 +26,7 @@ from tiercel.compiler.dims import dim_expression
 from tiercel.compiler.elementwise import NotLowered
 from tiercel.compiler.fuse import Group
 from tiercel.compiler.graph import Node, Value
+from tiercel.compiler.maker import reduced_axes
 from tiercel.compiler.memory import Memory
 from tiercel.compiler.nests import Access
 from tiercel.compiler.pointwise import element_statements, needed_outside, outside_operands
@@ -46,6 +49,8 @@ from tiercel.loops.form import (
     If,
     Let,
     Load,
+    Local,
+    Reduce,
     Select,
     Stmt,
     Store,
@@ -79,30 +84,65 @@ ROUND: Final = 16
 """Columns of a part of a row are a multiple of this."""
 
 
+CHAIN_TAPS: Final = 64
+"""Most taps of a convolution that is computed within another one: where blocks meet it is computed twice, which costs
+less than writing it to memory and reading it back."""
+CHAIN_BYTES: Final = 448 << 10
+"""Of what a block of two convolutions lays out."""
+CHAIN_COLUMNS: Final = 128
+"""Most columns of such a block: the nearer to a square, the less is computed twice."""
+
+
 def lower_convolution(state: Lowerer, group: Group, node: Node) -> None:
     """conv1d, conv2d and the elementwise members that follow."""
-    _Convolution(state, group, node).run()
+    convolution = Convolution(state, group, node)
+    value = convolution.awaited()
+    if value is None:
+        convolution.run()
+    else:
+        state.convolutions[value] = convolution
+
+
+def lower_summed(state: Lowerer, node: Node) -> bool:
+    """The sum of a convolution over its positions, if that has been left to it."""
+    convolution = state.convolutions.pop(node.inputs[0], None)
+    if convolution is None:
+        return False
+    convolution.run(node)
+    return True
 
 
 @dataclass(frozen=True, slots=True)
 class _Ending:
-    """What follows the sums, where `Convolve` can do it: a bias, a lower bound, one place."""
+    """What follows the sums, where `Convolve` can do it: a bias, a lower bound."""
 
-    place: Memory
+    value: Value
     bias: tuple[Memory, DimLike] | None  # and the distance of its elements
     low: float | None
 
 
-class _Convolution:
+def _is_sum_of_positions(node: Node) -> bool:
+    value, output = node.inputs[0].type, node.outputs[0].type
+    if node.operator != "sum" or not isinstance(value, ArrayType) or not isinstance(output, ArrayType):
+        return False
+    return value.rank == 4 and reduced_axes(node, 4) == (2, 3) and output.dtype is value.dtype
+
+
+class Convolution:
+    """One convolution, and what follows it in its group."""
+
     def __init__(self, state: Lowerer, group: Group, node: Node) -> None:
         self.state, self.group, self.node = state, group, node
-        x, w = (state.place(v) for v in node.inputs[:2])
+        given = node.inputs[0].type
+        self.inside: Convolution | None = state.convolutions.pop(node.inputs[0], None)
+        self.filters = w = state.place(node.inputs[1])
         output = node.outputs[0].type
         assert isinstance(output, ArrayType)
-        self.dtype = x.root.dtype
+        assert isinstance(given, ArrayType)
+        self.dtype, shape = given.dtype, given.shape
         if not (self.dtype is w.root.dtype is output.dtype) or self.dtype.name not in ("float32", "float64"):
             raise NotLowered(f"a convolution of {self.dtype.name} and {w.root.dtype.name}", node.origin)
-        attributes, rank = node.attributes, len(x.shape) - 2
+        attributes, rank = node.attributes, len(shape) - 2
         kernel = tuple(k for k in w.shape[2:] if isinstance(k, int))
         groups = attributes.get("groups", 1)
         if len(kernel) != rank or not isinstance(groups, int):
@@ -112,8 +152,8 @@ class _Convolution:
         self.outer = output.shape[1] // groups  # outputs of a group
         strides, dilations = (per_axis(attributes.get(n, 1), rank, n) for n in ("stride", "dilation"))
         padding = attributes.get("padding", 0)
-        self.windows = windows_of(state, node, x.shape[2:], output.shape[2:], kernel, strides, dilations, padding)
-        state.require_equal(x.shape[1], self.inner * groups, node.origin)
+        self.windows = windows_of(state, node, shape[2:], output.shape[2:], kernel, strides, dilations, padding)
+        state.require_equal(shape[1], self.inner * groups, node.origin)
         if groups > 1:
             state.require_equal(output.shape[1] % groups, 0, node.origin)
         bias = node.inputs[2] if len(node.inputs) > 2 and isinstance(node.inputs[2].type, ArrayType) else None
@@ -123,35 +163,81 @@ class _Convolution:
             state.require_equal(self.bias.shape[0], output.shape[1], node.origin)
             if self.bias.root.dtype is not self.dtype:
                 raise NotLowered(f"a convolution with a bias of {self.bias.root.dtype.name}", node.origin)
-        self.filters, self.image = w, x
         self.reads = {
             v: Access(state.place(v), state.nests.strides_over(state.place(v), self.domain, node.origin))
             for v in outside_operands(state, group)
         }
+        self.writes: dict[Value, list[Access]] = {}
+        self.ending = self._ending()
+        if self.inside is not None and not self._takes(self.inside):
+            self.inside.run()
+            self.inside = None
+
+    @property
+    def image(self) -> Memory:
+        """Where the image is; one that is computed block by block is nowhere."""
+        return self.state.place(self.node.inputs[0])
+
+    def run(self, summed: Node | None = None) -> None:
+        """Make the loops; with `summed` those of that sum over all positions instead."""
+        state, group = self.state, self.group
+        if summed is not None:
+            _Blocks(self, summed).run()
+            return
         outputs = [n.outputs[0] for n in group.nodes if needed_outside(state, group, n.outputs[0])]
         self.writes = {v: [Access(m, m.strides) for m in state.destinations(v)] for v in outputs}
-
-    def run(self) -> None:
-        """Make the loops."""
-        if self.groups > 1 and self.inner == 1 and taps_of(self.kernel) <= UNROLLED:
+        if self._is_depthwise():
             self._depthwise()
-        elif self._is_product():
+        elif self.inside is None and self._is_product():
             self._products()
         else:
             _Blocks(self).run()
 
+    # -- with others ------------------------------------------------------------------------------------------
+
+    def awaited(self) -> Value | None:
+        """The value of this group, if only a later convolution or sum over positions uses it, which can make it."""
+        state, ending = self.state, self.ending
+        if ending is None or len(self.windows) != 2 or self._is_depthwise():
+            return None
+        value = ending.value
+        users = state.uses.get(value, [])
+        others = value in state.wanted or any(value is r for r in state.returned)
+        if len(users) != 1 or others or id(users[0]) not in state.here or not isinstance(users[0], Node):
+            return None
+        written = {*state.storages, *state.storages.values()}
+        if any(v in written for node in (*self.group.nodes, users[0]) for v in (*node.inputs, *node.outputs)):
+            return None
+        user = users[0]
+        if _is_sum_of_positions(user):
+            return None if self.inside is None and self._is_product() else value
+        one = user.operator == "conv2d" and user.inputs[0] is value and value not in user.inputs[1:]
+        few = isinstance(self.inner, int) and self.inner * taps_of(self.kernel) <= CHAIN_TAPS
+        return value if one and few and self.groups == 1 and self.inside is None and not self._is_product() else None
+
+    def _takes(self, other: Convolution) -> bool:
+        """Can the blocks of this convolution compute `other`, their image?"""
+        return (
+            self.ending is not None and self.groups == 1 and isinstance(other.outer, int) and self.dtype is other.dtype
+        )
+
+    def _is_depthwise(self) -> bool:
+        return self.groups > 1 and self.inner == 1 and taps_of(self.kernel) <= UNROLLED
+
     # -- what follows -----------------------------------------------------------------------------------------
 
-    def ending(self) -> _Ending | None:
+    def _ending(self) -> _Ending | None:
         """What follows, if `Convolve` can do all of it."""
-        output, channel = self.node.outputs[0], len(self.domain) - 1
+        state, output = self.state, self.node.outputs[0]
         bias = None if self.bias is None else (self.bias, self.bias.strides[0])
         low: float | None = None
         for node in self.group.nodes:
             if node is self.node:
                 continue
             last = output
-            if last in self.writes or low is not None or len(node.inputs) != 2 or last not in node.inputs:
+            if needed_outside(state, self.group, last) or low is not None or len(node.inputs) != 2:
+                return None
+            if last not in node.inputs:
                 return None
             other = node.inputs[1] if node.inputs[0] is last else node.inputs[0]
             output = node.outputs[0]
@@ -170,10 +256,7 @@ class _Convolution:
                 bias = (access.memory, steps[1])
             else:
                 return None
-        places = self.writes.get(output, [])
-        if len(self.writes) != 1 or len(places) != 1 or places[0].strides[channel] != 1:
-            return None
-        return _Ending(places[0].memory, bias, low)
+        return _Ending(output, bias, low)
 
     def declare(self, dims: Shape) -> None:
         """Make buffers of what is read and written at the elements of the result."""
@@ -289,16 +372,17 @@ class _Convolution:
 class _Blocks:
     """The loops over blocks. A convolution over one axis is one over images of one row."""
 
-    def __init__(self, convolution: _Convolution) -> None:
-        self.of, self.state = convolution, convolution.state
-        image, windows = convolution.image, convolution.windows
+    def __init__(self, convolution: Convolution, summed: Node | None = None) -> None:
+        self.of, self.state, self.summed = convolution, convolution.state, summed
+        windows = convolution.windows
+        self.inside = None if convolution.inside is None else _Blocks(convolution.inside)
         self.is_line = len(windows) == 1
-        steps = image.strides
+        steps: Shape = () if convolution.inside is not None else convolution.image.strides
         if self.is_line:
             windows = (Window(1, 1, 1, 1, 0, 0, 1), windows[0])
             steps = (steps[0], steps[1], 0, steps[2])
         down, across = windows
-        if down.kernel == 1 and down.stride > 1 and down.low == 0:
+        if steps and down.kernel == 1 and down.stride > 1 and down.low == 0:
             # rows that no window sees are passed over
             steps = (*steps[:2], steps[2] * down.stride, steps[3])
             down = replace(down, size=ceil_div(down.size, down.stride), stride=1)
@@ -307,7 +391,24 @@ class _Blocks:
         self.more_columns = (across.extent - 1) // across.stride
         self.planes = convolution.inner * (down.stride * across.stride)
         self.taps = convolution.inner * taps_of(convolution.kernel)
-        self.ending = convolution.ending()
+        self.ending = convolution.ending
+        self.place = self._place()
+        self.is_direct = self.ending is not None and self.place is not None
+        # elements that are laid out for each position of a plane
+        self.laid: DimLike = self.planes
+        if self.inside is not None:
+            self.laid = 2 * self.planes + self.inside.planes * (down.stride * across.stride)
+        bytes_ = BLOCK_BYTES if self.inside is None else CHAIN_BYTES
+        self.elements = Const(bytes_ // convolution.dtype.itemsize, INDEX)
+
+    def _place(self) -> Memory | None:
+        """Where `Convolve` stores, if that is the result itself."""
+        if self.ending is None or self.summed is not None:
+            return None
+        places = self.of.writes.get(self.ending.value, [])
+        if len(self.of.writes) != 1 or len(places) != 1 or places[0].strides[-1] != 1:
+            return None
+        return places[0].memory
 
     # -- sizes ------------------------------------------------------------------------------------------------
 
@@ -338,19 +439,17 @@ class _Blocks:
         batch = dim_expression(of.domain[0])
         height, width = dim_expression(self.down.count), dim_expression(self.across.count)
         outer, groups = dim_expression(of.outer), Const(of.groups, INDEX)
-        filters = of.filter_rows(self.taps)
-        bias = of.declare_bias() if self.ending is None else None
-        if self.ending is None:
+        plain = not self.is_direct and self.summed is None
+        bias = of.declare_bias() if plain else None
+        if plain:
             of.declare(of.domain)
         # how the work is cut
-        elements = Const(BLOCK_BYTES // of.dtype.itemsize, INDEX)
         images = _mul(batch, groups)
         sums = _mul(_mul(images, outer), _mul(height, width))
         work = let("work", _mul(sums, dim_expression(self.taps)))
         threads = _mul(_max(THREAD_COUNT, _ONE), Const(BLOCKS_PER_THREAD, INDEX))
         wanted = let("wanted", Select(Compare("ge", work, Const(LARGE, INDEX)), threads, _ONE))
-        most_columns = self._most_columns(elements, bounded=False)
-        parts = _max(_ceil_div(width, most_columns), _ONE)
+        parts = _max(_ceil_div(width, self._most_columns(bounded=False)), _ONE)
         if self.is_line:
             least = Const(LEAST_COLUMNS, INDEX)
             parts = _max(parts, _min(_ceil_div(wanted, images), _div(width, least)))
@@ -358,12 +457,12 @@ class _Blocks:
         even = _mul(_ceil_div(_ceil_div(width, parts), Const(ROUND, INDEX)), Const(ROUND, INDEX))
         columns = let("columns", Select(Compare("eq", parts, _ONE), width, even))
         across = let("across", _max(_ceil_div(width, columns), _ONE))
-        pitch = let("pitch", index_add(columns, Const(self.more_columns, INDEX)))
         rows: Expr = _ONE
         down: Expr = _ONE
         if not self.is_line:
-            planes = dim_expression(self.planes)
-            fitting = Binary("sub", _div(elements, _mul(planes, pitch)), Const(self.more_rows, INDEX))
+            pitch = index_add(columns, Const(self.more_columns, INDEX))
+            area = _mul(dim_expression(self.laid), pitch)
+            fitting = Binary("sub", _div(self.elements, area), Const(self.more_rows, INDEX))
             most_rows = _max(_min(fitting, _div(Const(self._positions, INDEX), columns)), _ONE)
             cut = _min(_ceil_div(wanted, _mul(images, across)), _ceil_div(height, Const(LEAST_ROWS, INDEX)))
             pieces = let("pieces", _max(_max(_ceil_div(height, most_rows), cut), _ONE))
@@ -371,17 +470,21 @@ class _Blocks:
             down = let("down", _max(_ceil_div(height, rows), _ONE))
         outputs: Expr = outer
         shares: Expr = _ONE
-        if self.ending is None or not (isinstance(of.outer, int) and of.outer <= LEAST_OUTPUTS):
-            blocks = _mul(_mul(images, across), down)
-            shares = _min(_ceil_div(wanted, blocks), _ceil_div(outer, Const(LEAST_OUTPUTS, INDEX)))
-            if self.ending is None:
-                shares = _max(shares, _ceil_div(outer, Const(TILE_OUTPUTS, INDEX)))
+        if not self.is_direct or (self.inside is None and not _at_most(of.outer, LEAST_OUTPUTS)):
+            if not self.is_direct:
+                shares = _ceil_div(outer, Const(TILE_OUTPUTS, INDEX))
+            if self.inside is None and not _at_most(of.outer, LEAST_OUTPUTS):
+                blocks = _mul(_mul(images, across), down)
+                cut = _min(_ceil_div(wanted, blocks), _ceil_div(outer, Const(LEAST_OUTPUTS, INDEX)))
+                shares = _max(shares, cut)
             eight = Const(8, INDEX)
             outputs = let("outputs", _mul(_ceil_div(_ceil_div(outer, _max(shares, _ONE)), eight), eight))
             shares = let("shares", _max(_ceil_div(outer, outputs), _ONE))
-        all_rows = let("all_rows", index_add(rows, Const(self.more_rows, INDEX)))
-        plane = let("plane", index_add(_mul(all_rows, pitch), Const(UNFOLD_SLACK, INDEX)))
-        offsets = self._offsets(plane, pitch)
+        self.lay_out(rows, columns)
+        if self.inside is not None:
+            seen = (_seen(self.down, rows), _seen(self.across, columns))
+            self.inside.lay_out(let("seen_rows", seen[0]), let("seen_columns", seen[1]))
+        partial = None if self.summed is None else self._partial(parts)
         # the blocks
         task = state.fresh("task")
         rest: Expr = Var(task)
@@ -402,31 +505,54 @@ class _Blocks:
                 ("some_outputs", outputs, outer, first[0]), ("some_rows", rows, height, first[1]),
                 ("some_columns", columns, width, first[2]),
             ))  # fmt: skip
-            self._block(filters, offsets, number, group, first, counts, all_rows, pitch, bias)
+            room = self._room()
+            laid = self.arena("laid", room)
+            if self.inside is None:
+                self.unfold(laid, number, group, first[1:])
+            else:
+                self._unfold_computed(laid, room, number, first[1:], counts[1:])
+            self._sum(laid, number, group, part, first, counts, bias, partial)
         total = _mul(_mul(_mul(_mul(batch, groups), down), across), shares)
         state.emit(For(task, total, Block(tuple(inside)), "parallel", work))
+        if partial is not None:
+            self._sum_up(partial)
 
     @property
     def _positions(self) -> int:
-        return POSITIONS if self.ending is None else STORED_POSITIONS
+        return STORED_POSITIONS if self.is_direct else POSITIONS
 
-    def _most_columns(self, elements: Expr, *, bounded: bool) -> Expr:
+    def _most_columns(self, *, bounded: bool) -> Expr:
         """Columns of which a row fits into a block."""
-        planes = self.bounded(self.planes) if bounded else dim_expression(self.planes)
-        fitting = _div(elements, _mul(planes, Const(1 + self.more_rows, INDEX)))
+        each = self.bounded(self.laid) if bounded else dim_expression(self.laid)
+        fitting = _div(self.elements, _mul(each, Const(1 + self.more_rows, INDEX)))
         fitting = Binary("sub", fitting, Const(self.more_columns, INDEX)) if self.more_columns else fitting
-        return _min(_max(_folded(fitting), Const(LEAST_COLUMNS, INDEX)), Const(self._positions, INDEX))
+        most = self._positions if self.inside is None else CHAIN_COLUMNS
+        return _min(_max(_folded(fitting), Const(LEAST_COLUMNS, INDEX)), Const(most, INDEX))
+
+    def _widest(self) -> Expr:
+        """Most columns of a block."""
+        columns = _min(self._most_columns(bounded=True), self.bounded(self.across.count))
+        return index_add(columns, Const(ROUND, INDEX))
 
     def _room(self) -> Expr:
         """Most elements of a block's part of the image."""
-        elements = Const(BLOCK_BYTES // self.of.dtype.itemsize, INDEX)
-        columns = _min(self._most_columns(elements, bounded=True), self.bounded(self.across.count))
-        pitch = index_add(columns, Const(ROUND + self.more_columns, INDEX))
+        pitch = index_add(self._widest(), Const(self.more_columns, INDEX))
         planes = self.bounded(self.planes)
         row = _mul(_mul(planes, Const(1 + self.more_rows, INDEX)), pitch)
-        return index_add(_max(row, elements), _mul(planes, Const(UNFOLD_SLACK, INDEX)))
+        return index_add(_max(row, self.elements), _mul(planes, Const(UNFOLD_SLACK, INDEX)))
 
-    def _offsets(self, plane: Expr, pitch: Expr) -> Buffer:
+    # -- parts of an image ------------------------------------------------------------------------------------
+
+    def lay_out(self, rows: Expr, columns: Expr) -> None:
+        """Settle how the image of so many positions is laid out."""
+        self.pitch = self.let("pitch", index_add(columns, Const(self.more_columns, INDEX)))
+        self.all_rows = self.let("all_rows", index_add(rows, Const(self.more_rows, INDEX)))
+        plane = self.let("plane", index_add(_mul(self.all_rows, self.pitch), Const(UNFOLD_SLACK, INDEX)))
+        self.positions = (rows, columns)
+        self.offsets = self._offsets(plane)
+        self.rows_of_filters = self.of.filter_rows(self.taps)
+
+    def _offsets(self, plane: Expr) -> Buffer:
         """For each tap where it lies in the laid out image."""
         state, of, down, across = self.state, self.of, self.down, self.across
         memory = state.arena("offsets", INDEX, (self.taps,))
@@ -439,7 +565,7 @@ class _Blocks:
                 (_div(at, Const(w.stride, INDEX)), _mod(at, w.stride)) for at, w in ((y, down), (x, across))
             )
             number = index_add(_mul(a, Const(across.stride, INDEX)), b)
-            place = self.let("place", index_add(index_add(_mul(number, plane), _mul(y, pitch)), x))
+            place = self.let("place", index_add(index_add(_mul(number, plane), _mul(y, self.pitch)), x))
             at = index_add(_mul(Var(i), Const(kernel[1], INDEX)), Var(j))
             index = index_add(_mul(Var(c), Const(kernel[0] * kernel[1], INDEX)), at)
             store = Store(memory.root, (index,), index_add(_mul(Var(c), each), place))
@@ -448,80 +574,176 @@ class _Blocks:
         state.emit(For(i, Const(kernel[0], INDEX), Block((row,))))
         return memory.root
 
-    # -- a block ----------------------------------------------------------------------------------------------
+    def corner(self, first: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """Where in the image the windows of a block begin; negative in the padding."""
+        return tuple(
+            self.let("corner", Binary("sub", _mul(at, Const(w.stride, INDEX)), dim_expression(w.low)))
+            for at, w in zip(first, (self.down, self.across), strict=True)
+        )
 
-    def _block(
-        self, filters: Memory, offsets: Buffer, number: Expr, group: Expr, first: tuple[Expr, ...],
-        counts: tuple[Expr, ...], all_rows: Expr, pitch: Expr, bias: Buffer | None,
-    ) -> None:  # fmt: skip
-        state, of, down, across = self.state, self.of, self.down, self.across
+    def unfold(self, laid: Buffer, number: Expr, group: Expr, first: tuple[Expr, ...]) -> None:
+        """Lay out what the block of positions from `first` on needs of an image in memory."""
+        of, down, across = self.of, self.down, self.across
         image, steps = of.image, tuple(map(dim_expression, self.steps))
         begin = index_add(dim_expression(image.offset), _mul(number, steps[0]))
         begin = index_add(begin, _mul(_mul(group, dim_expression(of.inner)), steps[1]))
         shape = tuple(map(dim_expression, (of.inner, down.size, across.size)))
-        source = self._view("image", image, shape, steps[1:], begin)
-        laid = self.arena("laid", self._room())
-        top, left = (
-            Binary("sub", _mul(at, Const(w.stride, INDEX)), dim_expression(w.low))
-            for at, w in zip(first[1:], (down, across), strict=True)
-        )
-        state.emit(Unfold(source, laid, top, left, all_rows, pitch, down.stride, across.stride))
-        output0 = self.let("first", index_add(_mul(group, dim_expression(of.outer)), first[0]))
+        source = self._view("image", image.root, shape, steps[1:], begin)
+        top, left = self.corner(first)
+        self.state.emit(Unfold(source, laid, top, left, self.all_rows, self.pitch, down.stride, across.stride))
+
+    def _unfold_computed(
+        self, laid: Buffer, room: Expr, number: Expr, first: tuple[Expr, ...], counts: tuple[Expr, ...]
+    ) -> None:
+        """The same of an image that another convolution makes: it is computed as far as it is seen."""
+        inside, let = self.inside, self.let
+        assert inside is not None
+        zero = Const(0, INDEX)
+        corner = self.corner(first)
+        starts, sizes = [], []
+        for at, count, window, other in zip(
+            corner, counts, (self.down, self.across), (inside.down, inside.across), strict=True
+        ):
+            start = let("start", _max(at, zero))
+            stop = _min(dim_expression(other.count), index_add(at, _seen(window, count)))
+            starts.append(start)
+            sizes.append(let("size", _max(Binary("sub", stop, start), zero)))
+        theirs = self.arena("inner_laid", inside.room_for(self))
+        inside.unfold(theirs, number, zero, tuple(starts))
+        outputs = dim_expression(inside.of.outer)
+        made = self.arena("made", room)
+        rows, columns = inside.positions
+        shape = (outputs, *sizes)
+        c = self._view("made", made, shape, (_mul(rows, columns), columns, _ONE), zero)
+        inside.convolve(theirs, zero, outputs, c)
+        top, left = (Binary("sub", at, start) for at, start in zip(corner, starts, strict=True))
+        self.state.emit(Unfold(c, laid, top, left, self.all_rows, self.pitch, self.down.stride, self.across.stride))
+
+    def room_for(self, user: _Blocks) -> Expr:
+        """Most elements of what is laid out here for a block of `user`."""
+        seen = _mul(Const(user.down.stride, INDEX), Const(user.across.stride, INDEX))
+        planes, pitch = user.bounded(user.planes), index_add(user._widest(), Const(user.more_columns, INDEX))
+        row = _mul(_mul(planes, Const(1 + user.more_rows, INDEX)), pitch)
+        area = _mul(_div(_max(row, user.elements), planes), seen)
+        columns = _mul(pitch, Const(user.across.stride, INDEX))
+        most = _min(Const(user._positions, INDEX), user.bounded(user.down.count))
+        rows = _mul(index_add(most, Const(1 + user.more_rows, INDEX)), Const(user.down.stride, INDEX))
+        area = index_add(area, _mul(columns, Const(self.more_rows, INDEX)))
+        area = index_add(area, _mul(rows, Const(self.more_columns, INDEX)))
+        more = self.more_rows * self.more_columns + UNFOLD_SLACK
+        return _mul(self.bounded(self.planes), index_add(area, Const(more, INDEX)))
+
+    # -- sums -------------------------------------------------------------------------------------------------
+
+    def convolve(self, laid: Buffer, output0: Expr, outputs: Expr, c: Buffer, *, raw: bool = False) -> None:
+        """The sums of outputs from `output0` on, with what follows them unless they are wanted `raw`."""
+        filters = self.rows_of_filters
         row = dim_expression(filters.strides[0])
         place = index_add(dim_expression(filters.offset), _mul(output0, row))
-        weights = self._view("filters", filters, (counts[0], dim_expression(self.taps)), (row, _ONE), place)
-        ending = self.ending
-        if ending is not None:
-            memory = ending.place
+        weights = self._view("filters", filters.root, (outputs, dim_expression(self.taps)), (row, _ONE), place)
+        ending, added = self.ending, None
+        if raw or ending is None:
+            self.state.emit(Convolve(weights, laid, self.offsets, c, self.pitch))
+            return
+        if ending.bias is not None:
+            given, step = ending.bias
+            stride = dim_expression(step)
+            at = index_add(dim_expression(given.offset), _mul(output0, stride))
+            added = self._view("bias", given.root, (outputs,), (stride,), at)
+        self.state.emit(Convolve(weights, laid, self.offsets, c, self.pitch, added, ending.low))
+
+    def _sum(
+        self, laid: Buffer, number: Expr, group: Expr, part: Expr, first: tuple[Expr, ...], counts: tuple[Expr, ...],
+        bias: Buffer | None, partial: Buffer | None,
+    ) -> None:  # fmt: skip
+        state, of = self.state, self.of
+        output0 = self.let("first", index_add(_mul(group, dim_expression(of.outer)), first[0]))
+        if self.is_direct:
+            memory = self.place
+            assert memory is not None
             strides = tuple(map(dim_expression, memory.strides))
             offset = index_add(dim_expression(memory.offset), _mul(number, strides[0]))
             where = (output0, first[2]) if self.is_line else (output0, *first[1:])
             for at, stride in zip(where, strides[1:], strict=True):
                 offset = index_add(offset, _mul(at, stride))
             c_strides = (strides[1], Const(0, INDEX), _ONE) if self.is_line else strides[1:]
-            c = self._view("c", memory, counts, c_strides, offset)
-            added: Buffer | None = None
-            if ending.bias is not None:
-                given, step = ending.bias
-                stride = dim_expression(step)
-                at = index_add(dim_expression(given.offset), _mul(output0, stride))
-                added = self._view("bias", given, (counts[0],), (stride,), at)
-            state.emit(Convolve(weights, laid, offsets, c, pitch, added, ending.low))
+            self.convolve(laid, output0, counts[0], self._view("c", memory.root, counts, c_strides, offset))
             return
         tile = self.arena("sums", self._tile_room())
-        area = _mul(counts[1], counts[2])
-        sums = Buffer(
-            state.fresh("tile"), of.dtype, counts, (self.let("area", area), counts[2], _ONE), "arena", tile.name,
-            Const(0, INDEX),
-        )  # fmt: skip
-        state.emit(Allocate(sums))
-        state.emit(Convolve(weights, laid, offsets, sums, pitch))
+        area = self.let("area", _mul(counts[1], counts[2]))
+        sums = self._view("tile", tile, counts, (area, counts[2], _ONE), Const(0, INDEX))
+        self.convolve(laid, output0, counts[0], sums, raw=partial is None)
         o, y, x = (state.fresh(k) for k in ("o", "y", "x"))
-        total = state.fresh("total")
-        output = index_add(output0, Var(o))
+        total, output = state.fresh("total"), index_add(output0, Var(o))
         at_row, at_column = index_add(first[1], Var(y)), index_add(first[2], Var(x))
-        index = (number, output, at_column) if self.is_line else (number, output, at_row, at_column)
-        body = (
-            Let(total, Load(sums, (Var(o), Var(y), Var(x)))),
-            *of.element(bias, Var(total, of.dtype), output, index),
-        )
-        line = For(x, counts[2], Block(body), "vector")
-        state.emit(For(o, counts[0], Block((For(y, counts[1], Block((line,))),))))
+        load = Load(sums, (Var(o), Var(y), Var(x)))
+        if partial is not None:
+            line: tuple[Stmt, ...] = (
+                Local(total, Const(0.0, of.dtype)),
+                For(x, counts[2], Block((Reduce(total, "add", load),)), "vector"),
+                Store(partial, (number, output, at_row, part), Var(total, of.dtype)),
+            )
+        else:
+            index = (number, output, at_column) if self.is_line else (number, output, at_row, at_column)
+            body = (Let(total, load), *of.element(bias, Var(total, of.dtype), output, index))
+            line = (For(x, counts[2], Block(body), "vector"),)
+        state.emit(For(o, counts[0], Block((For(y, counts[1], Block(line)),))))
 
     def _tile_room(self) -> Expr:
         outputs = TILE_OUTPUTS if not isinstance(self.of.outer, int) else min(TILE_OUTPUTS, -(-self.of.outer // 8) * 8)
         return Const(outputs * (POSITIONS + ROUND), INDEX)
 
+    # -- sums over all positions ------------------------------------------------------------------------------
+
+    def _partial(self, parts: Expr) -> Buffer:
+        """Sums of parts of rows: (images, outputs, rows, parts). They are the same however the work is cut."""
+        domain = self.of.domain[:3]
+        most = _max(_ceil_div(self.bounded(self.across.count), self._most_columns(bounded=True)), _ONE)
+        room = _mul(_mul(_mul(self.bounded(domain[0]), self.bounded(domain[1])), self.bounded(domain[2])), most)
+        root = self.arena("partial", room)
+        images, outputs, rows = map(dim_expression, domain)
+        strides = (_mul(_mul(outputs, rows), parts), _mul(rows, parts), parts, _ONE)
+        return self._view("partial", root, (images, outputs, rows, parts), strides, Const(0, INDEX))
+
+    def _sum_up(self, partial: Buffer) -> None:
+        """The sums of all rows, into their places."""
+        state, of, node = self.state, self.of, self.summed
+        assert node is not None
+        images, outputs, rows, parts = partial.shape
+        assert partial.strides is not None
+        flat = self._view(
+            "rows", Buffer(partial.root or "", of.dtype, (), None, "arena"), (images, outputs, _mul(rows, parts)),
+            (*partial.strides[:2], _ONE), Const(0, INDEX),
+        )  # fmt: skip
+        n, o, r, total = (state.fresh(k) for k in ("n", "o", "r", "total"))
+        stores = []
+        for memory in state.destinations(node.outputs[0]):
+            view = replace(memory, shape=of.domain[:2], strides=memory.strides[:2])
+            buffer = state.nests.declare(Access(view, view.strides), view.shape, "result")
+            stores.append(Store(buffer, (Var(n), Var(o)), Var(total, of.dtype)))
+        fold = For(r, flat.shape[2], Block((Reduce(total, "add", Load(flat, (Var(n), Var(o), Var(r)))),)), "vector")
+        each = For(o, outputs, Block((Local(total, Const(0.0, of.dtype)), fold, *stores)))
+        state.emit(For(n, images, Block((each,)), "parallel"))
+
     def _view(
-        self, hint: str, memory: Memory, shape: tuple[Expr, ...], strides: tuple[Expr, ...], offset: Expr
+        self, hint: str, root: Buffer, shape: tuple[Expr, ...], strides: tuple[Expr, ...], offset: Expr
     ) -> Buffer:
-        root = memory.root
-        buffer = Buffer(self.state.fresh(f"{hint}_view"), root.dtype, shape, strides, "arena", root.name, offset)
+        name = root.root or root.name
+        buffer = Buffer(self.state.fresh(f"{hint}_view"), root.dtype, shape, strides, "arena", name, offset)
         self.state.emit(Allocate(buffer))
         return buffer
 
 
 _ONE: Final = Const(1, INDEX)
+
+
+def _at_most(size: DimLike, most: int) -> bool:
+    return isinstance(size, int) and size <= most
+
+
+def _seen(window: Window, positions: Expr) -> Expr:
+    """Elements of an axis that so many windows see."""
+    return index_add(_mul(positions, Const(window.stride, INDEX)), Const(window.extent - window.stride, INDEX))
 
 
 def _folded(x: Expr) -> Expr:

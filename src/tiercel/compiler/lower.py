@@ -30,6 +30,7 @@ from tiercel.compiler.attend import lower_attention
 from tiercel.compiler.attention import Attention, find_attention
 from tiercel.compiler.bags import why_not as why_not_deferred
 from tiercel.compiler.commit import Commits, split_writes
+from tiercel.compiler.convolution import Convolution
 from tiercel.compiler.dims import counting, dim_expression, divisors
 from tiercel.compiler.elementwise import COMPARISONS, EXPRESSIONS, NotLowered, cast, is_elementwise, scalar_dtype
 from tiercel.compiler.expand import COUNTED
@@ -161,6 +162,7 @@ class Lowerer:
         self.positions: dict[Value, DimLike] = {}  # indices made here -> the size of the axis that all of them are in
         self.indexed: dict[int | None, list[DimLike]] = {}  # input (None: computed) -> sizes it is an index into
         self.deferred: dict[Value, Deferred] = {}  # picked by the step that uses them
+        self.convolutions: dict[Value, Convolution] = {}  # left to the only step that uses the value
         self.here: set[int] = set()  # ids of the steps of the graph that is being lowered
         self.loops = 0  # around the statement that is being lowered
         self._counts: dict[str, int] = {}

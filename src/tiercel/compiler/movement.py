@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tiercel.compiler import arrange
 from tiercel.compiler.arrange import join
 from tiercel.compiler.bags import lower_bag
+from tiercel.compiler.convolution import lower_summed
 from tiercel.compiler.dims import dim_expression
 from tiercel.compiler.elementwise import NotLowered
 from tiercel.compiler.fuse import REDUCTIONS
@@ -311,7 +312,8 @@ def _reduce(state: Lowerer, node: Node) -> None:
     if picked is not None:
         lower_bag(state, node, picked)
         return
-    lower_reduction(state, node)
+    if not lower_summed(state, node):
+        lower_reduction(state, node)
 
 
 RULES: Mapping[str, Rule] = {

@@ -87,20 +87,6 @@ def _tile(dtype: DType, target: Target, rows: int, vectors: int) -> str:
             f"  %w.{r} = getelementptr {element}, ptr %w, i64 %w.off.{r}",
         ]
     out += [
-        "  %ask.back = sub i64 %pitch, %c_row",
-        "  %ask.shift = mul i64 %y0, %ask.back",
-        "  %ask.off = sub i64 %q0, %ask.shift",
-        f"  %ask.0 = getelementptr {element}, ptr %c, i64 %ask.off",
-    ]
-    for r in range(rows):
-        if r:
-            out.append(f"  %ask.{r} = getelementptr {element}, ptr %ask.{r - 1}, i64 %c_out")
-        for line in range(0, vectors * target.vector_bytes + 1, 64):
-            out += [
-                f"  %ask.{r}.{line} = getelementptr i8, ptr %ask.{r}, i64 {line}",
-                f"  call void @llvm.prefetch.p0(ptr %ask.{r}.{line}, i32 1, i32 3, i32 1)",
-            ]
-    out += [
         "  %some = icmp sgt i64 %k, 0",
         "  br i1 %some, label %tap, label %done",
         "tap:",
@@ -151,7 +137,31 @@ def _tile(dtype: DType, target: Target, rows: int, vectors: int) -> str:
     out += [
         f"  %end = add i64 %q0, {vectors * lanes}",
         "  %start = mul i64 %y0, %pitch",
-        "  br label %line",
+        "  %begins = sub i64 %start, %q0",
+        "  %ends = add i64 %begins, %width",
+        f"  %whole = icmp sge i64 %ends, {vectors * lanes}",
+        "  br i1 %whole, label %inside.row, label %line",
+        # all of the tile lies in one row
+        "inside.row:",
+        "  %d.line = mul i64 %y0, %c_row",
+        "  %d.off = sub i64 %d.line, %begins",
+        f"  %d.0 = getelementptr {element}, ptr %c, i64 %d.off",
+    ]
+    for r in range(rows):
+        if r:
+            out += [
+                f"  %d.there.{r} = icmp sgt i64 %rows, {r}",
+                f"  br i1 %d.there.{r}, label %d.row.{r}, label %return",
+                f"d.row.{r}:",
+                f"  %d.{r} = getelementptr {element}, ptr %d.{r - 1}, i64 %c_out",
+            ]
+        for v in range(vectors):
+            out += [
+                f"  %d.{r}.{v} = getelementptr {element}, ptr %d.{r}, i64 {v * lanes}",
+                f"  store {vector} %out.{r}.{v}, ptr %d.{r}.{v}, align {size}",
+            ]
+    out += [
+        "  br label %return",
         "line:",
         "  %y = phi i64 [ %y0, %done ], [ %y.next, %line.next ]",
         "  %from = phi i64 [ %start, %done ], [ %from.next, %line.next ]",
@@ -223,6 +233,10 @@ def _driver(dtype: DType, target: Target) -> str:
         "  %rows.before = sub i64 %height, 1",
         "  %positions.before = mul i64 %rows.before, %pitch",
         "  %positions = add i64 %positions.before, %width",
+        f"  %ragged = and i64 %width, {lanes - 1}",
+        "  %by.row = icmp eq i64 %ragged, 0",
+        "  %line = select i1 %by.row, i64 %width, i64 %positions",
+        "  %lines = select i1 %by.row, i64 %height, i64 1",
         f"  %none = alloca {element}, align {dtype.itemsize}",
         f"  store {element} 0.0, ptr %none, align {dtype.itemsize}",
         "  %no.bias = icmp eq ptr %bias, null",
@@ -252,10 +266,18 @@ def _driver(dtype: DType, target: Target) -> str:
         lines += [
             f"begin.{r}:",
             f"  %rows.{r} = call i64 @llvm.smin.i64(i64 %left, i64 {r})",
+            f"  br label %line.{r}",
+            # all positions are one line, or each row is
+            f"line.{r}:",
+            f"  %line.number.{r} = phi i64 [ 0, %begin.{r} ], [ %line.next.{r}, %line.done.{r} ]",
+            f"  %line.first.{r} = mul i64 %line.number.{r}, %pitch",
+            f"  %line.end.{r} = add i64 %line.first.{r}, %line",
+            f"  %line.next.{r} = add i64 %line.number.{r}, 1",
+            f"  %y.end.{r} = select i1 %by.row, i64 %line.next.{r}, i64 %height",
             f"  br label %place.{r}",
             f"place.{r}:",
-            f"  %q.{r} = phi i64 [ 0, %begin.{r} ], [ %q.next.{r}, %place.next.{r} ]",
-            f"  %q.left.{r} = sub i64 %positions, %q.{r}",
+            f"  %q.{r} = phi i64 [ %line.first.{r}, %line.{r} ], [ %q.next.{r}, %place.next.{r} ]",
+            f"  %q.left.{r} = sub i64 %line.end.{r}, %q.{r}",
             f"  %y.{r} = sdiv i64 %q.{r}, %pitch",
             f"  %at.{r} = getelementptr {element}, ptr %image, i64 %q.{r}",
             f"  br label %vectors.{r}.{VECTORS}",
@@ -271,7 +293,7 @@ def _driver(dtype: DType, target: Target) -> str:
             lines += [
                 (
                     f"  call void @{_tile_name(dtype, r, v)}(ptr %w.at, i64 %w_row, ptr %at.{r}, ptr %offsets, i64 %k, "
-                    f"ptr %c.at, i64 %c_out, i64 %c_row, i64 %rows.{r}, i64 %q.{r}, i64 %y.{r}, i64 %height, "
+                    f"ptr %c.at, i64 %c_out, i64 %c_row, i64 %rows.{r}, i64 %q.{r}, i64 %y.{r}, i64 %y.end.{r}, "
                     f"i64 %width, i64 %pitch, ptr %bias.at, i64 %bias_step, {element} %low)"
                 ),
                 f"  br label %place.next.{r}",
@@ -279,10 +301,13 @@ def _driver(dtype: DType, target: Target) -> str:
         lines += [
             f"place.next.{r}:",
             f"  %q.next.{r} = add i64 %q.{r}, {VECTORS * lanes}",
-            f"  %q.more.{r} = icmp slt i64 %q.next.{r}, %positions",
-            f"  br i1 %q.more.{r}, label %place.{r}, label %output.next",
+            f"  %q.more.{r} = icmp slt i64 %q.next.{r}, %line.end.{r}",
+            f"  br i1 %q.more.{r}, label %place.{r}, label %line.done.{r}",
+            f"line.done.{r}:",
+            f"  %line.more.{r} = icmp slt i64 %line.next.{r}, %lines",
+            f"  br i1 %line.more.{r}, label %line.{r}, label %output.next",
         ]
-    steps = ", ".join(f"[ %rows.{r}, %place.next.{r} ]" for r in rows)
+    steps = ", ".join(f"[ %rows.{r}, %line.done.{r} ]" for r in rows)
     lines += [
         "output.next:",
         f"  %o.step = phi i64 {steps}",

@@ -8,8 +8,9 @@ In: the group of a convolution and the elementwise nodes after it. Out: loops.
   and there is no matrix of columns.
 * A bias and a lower bound (`maximum` with a number) that follow are part of the sum's last step, which then stores
   straight into the result. Whatever else follows is done a block at a time, from a tile of sums in the cache.
-* A convolution of few taps that only another one uses (`Lowerer.convolutions`) is not computed by itself: each block of the
-  second computes the part it needs. A sum over all positions, likewise, is taken of each row of a block as it is made.
+* A convolution of few taps that only another one uses (`Lowerer.convolutions`) is not computed by itself: each block
+  of the second computes the part it needs. A sum over all positions, likewise, is taken of each row of a block as it is
+  made.
 * With 1 x 1 filters, a stride of 1 and no padding the image is a matrix: a product for each image.
 * With one channel a group (depthwise) an output is one expression over its window.
 

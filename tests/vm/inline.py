@@ -10,7 +10,7 @@ import numpy as np
 from tests.codegen.native import build, imports
 from tiercel.codegen.blob import Mapped
 from tiercel.codegen.cpu.library import CALL
-from tiercel.codegen.cpu.names import pack_name
+from tiercel.codegen.cpu.names import GEMM_DTYPES, MIXED, pack_name
 from tiercel.codegen.cpu.stub import STUB
 from tiercel.codegen.cpu.target import Target
 from tiercel.loops import IllFormed
@@ -46,7 +46,7 @@ class InlineBuilder:
         library = imports(Target.host())
         packs = {
             (name, panels): library[pack_name(name, panels=panels)]
-            for name in ("float32", "float64")
+            for name in (*GEMM_DTYPES, *MIXED.values())
             for panels in (False, True)
         }
         self.frames = Frames(library[CALL], pack=packs, stub=library[STUB])

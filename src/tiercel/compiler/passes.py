@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from tiercel.compiler.casts import take_casts
 from tiercel.compiler.expand import expand_composites
 from tiercel.compiler.graph import Region
 from tiercel.compiler.hoist import hoist_loops
@@ -27,6 +28,7 @@ def _expand(region: Region) -> Region:
 
 PASSES: Final[Mapping[str, Callable[[Region], Region]]] = {
     "expand": _expand,  # first: the others know primitive operators only
+    "casts": take_casts,  # products as they are written, before anything is moved
     "hoist": hoist_loops,  # before writes are in place: it moves values, and a storage is no value
     "narrow": narrow_columns,  # after hoisting, which takes whole products
     "unroll": unroll_loops,  # after steps are hoisted: what passes share is not to be computed in each of them

@@ -3,7 +3,8 @@
 In: a `Group` of `fuse` that begins with a contraction. Out: `Contract` statements, one per matrix of a stack; weights
 are packed by the lowerer (`Lowerer.packed_operand`). A product with a vector is one with a matrix of one row or column:
 of a column where the rows of the matrix are contiguous, of a row where its columns are, so that it is read once in the
-order in which it lies in memory. float16 and bfloat16 operands are widened into the arena and summed in float32.
+order in which it lies in memory. float16 and bfloat16 are summed in float32, small integers in int32: left operands are
+widened into the arena, right ones too where the product does not widen them itself (`codegen.cpu.mixed`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tiercel.compiler.graph import Node, Value
 from tiercel.compiler.memory import Memory
 from tiercel.compiler.nests import Access
 from tiercel.compiler.pointwise import element_statements, needed_outside, outside_operands, unflatten
+from tiercel.dtypes import DType, as_dtype
 from tiercel.loops.form import (
     INDEX,
     Allocate,
@@ -45,8 +47,13 @@ def lower_product(state: Lowerer, group: Group, node: Node) -> None:
     dtype = x.root.dtype
     output = node.outputs[0]
     assert isinstance(output.type, ArrayType)
-    if dtype is not y.root.dtype or dtype.kind != "f" or output.type.dtype not in (dtype, dtype.accumulator):
-        raise NotLowered(f"a product of {dtype.name} and {y.root.dtype.name}", node.origin)
+    right = y.root.dtype
+    if (
+        not (dtype is right or (dtype.name == "float32" and right.is_half))
+        or dtype.kind not in "fiu"
+        or output.type.dtype not in (dtype, dtype.accumulator)
+    ):
+        raise NotLowered(f"a product of {dtype.name} and {right.name}", node.origin)
     if not x.shape or not y.shape or len(x.shape) == len(y.shape) == 1 or (len(x.shape) == 1 and len(y.shape) > 2):
         raise NotLowered("a product of a vector with a vector, a scalar or a stack", node.origin)
     if node.operator == "dot" and len(y.shape) > 2:
@@ -55,9 +62,12 @@ def lower_product(state: Lowerer, group: Group, node: Node) -> None:
     if state.facts.equal(x.shape[-1], inner) is not True:
         agree = Compare("eq", dim_expression(x.shape[-1]), dim_expression(inner))
         state.require(agree, node.origin)
-    if dtype is not dtype.accumulator:
-        x, y = _widened(state, x), _widened(state, y)
-        dtype = dtype.accumulator
+    wide = _summed_in(dtype)
+    if wide is not dtype:
+        x = _widened(state, x, wide)
+    if wide is not right and not _widened_in_registers(state, right, y):
+        y = _widened(state, y, wide)
+    dtype = wide
     if len(y.shape) <= 2 and len(x.shape) > 2:
         flat = (product(x.shape[:-1]), x.shape[-1])
         view = x.reshaped(flat)
@@ -108,9 +118,23 @@ def lower_product(state: Lowerer, group: Group, node: Node) -> None:
     _contract(state, group, node, x, y, reads, writes, shape, lambda row, column: (*unflatten(row, lead), column))
 
 
-def _widened(state: Lowerer, memory: Memory) -> Memory:
-    """A copy in the dtype in which products are summed."""
-    wide = state.arena("wide", memory.root.dtype.accumulator, memory.shape)
+def _summed_in(dtype: DType) -> DType:
+    """The dtype in which products are summed. Integers wrap around, so small ones may be cut from a sum in 32 bits."""
+    if dtype.kind in "iu":
+        return dtype if dtype.itemsize >= 4 else as_dtype("int32")
+    return dtype.accumulator
+
+
+def _widened_in_registers(state: Lowerer, dtype: DType, right: Memory) -> bool:
+    """Does the product itself widen the right operand? Its columns have to be packed before, or its rows contiguous."""
+    if not dtype.is_half or len(right.shape) < 2 or right.shape[-1] == 1:
+        return False
+    return right.strides[-1] == 1 or (len(right.shape) == 2 and state.is_frozen(right))
+
+
+def _widened(state: Lowerer, memory: Memory, dtype: DType) -> Memory:
+    """A copy in a wider dtype."""
+    wide = state.arena("wide", dtype, memory.shape)
     state.nests.copy(memory, wide)
     return wide
 

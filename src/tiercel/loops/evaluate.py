@@ -239,7 +239,7 @@ class _Machine:
                         part = self.view(stmt.c)[:m, number * width : number * width + n]
                         part[...] = self.view(stmt.a)[:m, :k] @ columns
                     return
-                product = self.view(stmt.a)[:m, :k] @ self.view(stmt.b)[:k, :n]
+                product = self.view(stmt.a)[:m, :k] @ self.view(stmt.b)[:k, :n].astype(stmt.a.dtype.numpy, copy=False)
                 if stmt.accumulate:
                     product = self.view(stmt.c)[:m, :n] + product
                 self.view(stmt.c)[:m, :n] = product

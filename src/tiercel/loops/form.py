@@ -467,7 +467,7 @@ class Contract(Stmt):
     """`out[m, n] = epilogue(init[m, n] + sum over k of a[m, k] * b[k, n])`, summed in any order.
 
     `a`, `b` are rank-2 buffers with any strides (a transposed operand is a strided buffer). `accumulator` is the name
-    by which `epilogue` (a block ending in stores) sees the float sum of element (`row`, `column`); the epilogue may
+    by which `epilogue` (a block ending in stores) sees the sum of element (`row`, `column`); the epilogue may
     load other buffers at [row, column], [column], [row]. With `packed`, `b` is a constant laid out by the code
     generator's packing routine for this node, once per weight.
 
@@ -495,10 +495,18 @@ class Contract(Stmt):
             "contract: panels of an operand that is not packed, or another accumulator than that of the first",
         )
         _require(
-            self.a.dtype is self.b.dtype,
+            self.b.dtype in (self.a.dtype, *_stored_for(self.a.dtype)),
             f"contract: {self.a.dtype.name} and {self.b.dtype.name}",
         )
-        _require(self.a.dtype.kind == "f", f"contract does not take {self.a.dtype.name}")
+        _require(
+            self.a.dtype.kind == "f" or (self.a.dtype.kind in "iu" and self.a.dtype.itemsize >= 4),
+            f"contract does not take {self.a.dtype.name}",
+        )
+
+
+def _stored_for(dtype: DType) -> tuple[DType, ...]:
+    """Dtypes of a right operand that is widened as it is multiplied with a left one of this dtype."""
+    return (as_dtype("float16"), as_dtype("bfloat16")) if dtype.name == "float32" else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -506,7 +514,8 @@ class Multiply(Stmt):
     """`c = a @ b` for (m, k) `a`, (k, n) `b`, (m, n) `c`: what `Contract` becomes on targets with such a routine.
 
     With `accumulate` it is `c += a @ b`. `a` and `b` may have any strides unless `b` is `packed` (see `Contract`); rows
-    of `c` are contiguous. `before` columns to the left of `b` may be read as well (None: none).
+    of `c` are contiguous. `before` columns to the left of `b` may be read as well (None: none). Beside float32 `b` may
+    be float16 or bfloat16.
 
     With `firsts`, `b` is packed as panels (see `Contract`) and `c` has as many parts of equal width side by side: part
     p is `a @ b[:, firsts[p] + start : firsts[p] + start + n]`, and what follows it up to the next part is not kept.
@@ -536,7 +545,10 @@ class Multiply(Stmt):
             not self.firsts or (self.packed and self.start is not None and not self.accumulate),
             "multiply: panels need a packed operand and a start",
         )
-        _require(self.a.dtype is self.b.dtype is self.c.dtype, "multiply: operands of different dtypes")
+        _require(
+            self.a.dtype is self.c.dtype and self.b.dtype in (self.a.dtype, *_stored_for(self.a.dtype)),
+            "multiply: operands of different dtypes",
+        )
 
 
 @dataclass(frozen=True, slots=True)

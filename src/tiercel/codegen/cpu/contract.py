@@ -27,6 +27,7 @@ from typing import Final
 from tiercel.codegen.cpu.choice import BLOCKS, BY_WORK, Choice, Point, plain
 from tiercel.codegen.cpu.estimate import PARALLEL_WORK, work_of
 from tiercel.codegen.cpu.gemm import IN_PLACE
+from tiercel.codegen.cpu.names import GEMM_DTYPES, mixed_of
 from tiercel.codegen.cpu.panels import lanes_of
 from tiercel.codegen.cpu.target import Target
 from tiercel.codegen.cpu.tile import panel_columns, tile_shape, widths
@@ -215,7 +216,7 @@ class _Expander:
         return stmt
 
     def contract(self, stmt: Contract) -> Stmt:
-        if stmt.a.dtype.name not in ("float32", "float64"):
+        if stmt.b.dtype.name not in GEMM_DTYPES and mixed_of(stmt.b.dtype) is None:
             raise IllFormed(f"contract of {stmt.a.dtype.name} has no code on this target")
         choice = self.choices.get(self.count) or Choice.always(plain(self.target, packed=stmt.packed))
         self.count += 1
@@ -225,8 +226,8 @@ class _Expander:
         b, packed = stmt.b, stmt.packed
         one = _whole(1)
         single = stmt.n == one  # a matrix times a vector
-        vectors = self._variant(self.open or choice.vectors)
-        panel = panel_columns(b.dtype, self.target, vectors)
+        vectors = self._variant(self.open or choice.vectors) if mixed_of(b.dtype) is None else 0
+        panel = panel_columns(stmt.a.dtype, self.target, vectors)
         direct = self._direct_target(stmt)
         number = Var(f"{name}.block")
         lets, chosen = self._chosen(stmt, name, choice, panel)
@@ -329,7 +330,7 @@ class _Expander:
             by_rows("per_thread", [BY_WORK if single else p.per_thread for p in choice.parts]),
             by_rows("how", [p.how for p in choice.parts]),
             _whole(rows),
-            _whole(max(1, bytes_ // (panel * stmt.b.dtype.itemsize))),
+            _whole(max(1, bytes_ // (panel * stmt.a.dtype.itemsize))),
         )
         return tuple(lets), chosen
 

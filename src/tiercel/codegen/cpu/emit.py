@@ -20,7 +20,14 @@ from tiercel.codegen.cpu.estimate import PARALLEL_WORK, work_of
 from tiercel.codegen.cpu.expressions import Environment, Expressions, VectorAxis
 from tiercel.codegen.cpu.gemm import IN_PLACE, scratch_elements
 from tiercel.codegen.cpu.lanes import identity, note, spoiled, vector_for
-from tiercel.codegen.cpu.names import GEMM_DTYPES, convolve_names, gemm_names, panel_names
+from tiercel.codegen.cpu.names import (
+    GEMM_DTYPES,
+    convolve_names,
+    gemm_names,
+    mixed_names,
+    mixed_of,
+    panel_names,
+)
 from tiercel.codegen.cpu.panels import lanes_of
 from tiercel.codegen.cpu.target import Target
 from tiercel.codegen.cpu.text import REGISTER_TYPE, Value, Writer, flatten, memory_type
@@ -399,14 +406,24 @@ class Emitter:
         at = {x.name: expressions.address(x, (zero, zero))[0].text for x in (stmt.a, stmt.b, stmt.c)}
         (a_row, a_column), (b_row, b_column) = strides_of(stmt.a), strides_of(stmt.b)
         c_row = strides_of(stmt.c)[0]
-        plain, packed, *_ = gemm_names(stmt.a.dtype, stmt.vectors)
-        vector = gemm_names(stmt.a.dtype)[3]
 
         def words(*nodes: Expr) -> str:
             return ", ".join(str(expressions.emit(node)) for node in nodes)
 
         a, b, c = (f"ptr {at[x.name]}" for x in (stmt.a, stmt.b, stmt.c))
         adding = f"i1 {str(stmt.accumulate).lower()}"
+        if mixed_of(stmt.b.dtype) is not None:
+            plain, packed, _ = mixed_names(stmt.b.dtype)
+            left, sizes = f"{a}, {words(a_row, a_column)}", f"{c}, {words(c_row, stmt.m, stmt.n, stmt.k)}, {adding}"
+            if stmt.packed:
+                self._call(packed, "ptr, i64, i64, ptr, ptr, i64, i64, i64, i64, i1", f"{left}, {b}, {sizes}")
+            else:
+                parameters = "ptr, i64, i64, ptr, i64, i64, ptr, i64, i64, i64, i64, i1, ptr"
+                scratch = f"ptr {self._scratch(0)}"
+                self._call(plain, parameters, f"{left}, {b}, {words(b_row, b_column)}, {sizes}, {scratch}")
+            return
+        plain, packed, *_ = gemm_names(stmt.a.dtype, stmt.vectors)
+        vector = gemm_names(stmt.a.dtype)[3]
         if stmt.n == a_column == b_row == c_row == one and not stmt.packed and not stmt.accumulate:
             self._call(
                 dots_name(stmt.a.dtype), "ptr, i64, ptr, ptr, i64, i64", f"{a}, {words(a_row)}, {b}, {c}, "
@@ -458,7 +475,9 @@ class Emitter:
         row, column = (expressions.emit(s) for s in strides_of(stmt.b))
         n, k = expressions.emit(stmt.n), expressions.emit(stmt.k)
         arguments = f"ptr {source.text}, {row}, {column}, ptr {target.text}, {n}, {k}"
-        self._call(gemm_names(stmt.b.dtype, stmt.vectors)[2], "ptr, i64, i64, ptr, i64, i64", arguments)
+        mixed = mixed_of(stmt.b.dtype) is not None
+        name = mixed_names(stmt.b.dtype)[2] if mixed else gemm_names(stmt.b.dtype, stmt.vectors)[2]
+        self._call(name, "ptr, i64, i64, ptr, i64, i64", arguments)
 
     def _ask(self, stmt: Ask) -> None:
         """Into the second-level cache: what is computed before it is read would push it out of the first."""

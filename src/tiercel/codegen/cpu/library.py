@@ -12,15 +12,18 @@ from collections.abc import Sequence
 from tiercel.codegen.cpu.convolve import emit_convolve
 from tiercel.codegen.cpu.dots import dots_name, emit_dots
 from tiercel.codegen.cpu.gemm import emit_gemm
+from tiercel.codegen.cpu.mixed import emit_mixed
 from tiercel.codegen.cpu.names import (
     CALL,
     CONVOLUTIONS,
     CORE,
+    MIXED,
     PANELS,
     PIECES,
     RARE,
     convolve_names,
     gemm_names,
+    mixed_names,
     panel_names,
 )
 from tiercel.codegen.cpu.panels import emit_panels
@@ -75,6 +78,8 @@ def entries(piece: str | None = None) -> tuple[str, ...]:
         return rare_entries()
     if piece in CONVOLUTIONS:
         return convolve_names(as_dtype(CONVOLUTIONS[piece]))
+    if piece in MIXED:
+        return mixed_names(as_dtype(MIXED[piece]))
     if piece in PANELS:
         return panel_names(as_dtype(PANELS[piece]))
     if width := _width(piece):
@@ -94,6 +99,10 @@ def library_text(target: Target, pieces: Sequence[str] | None = None) -> str:
             functions += rare_text(declarations.setdefault)
         elif piece in CONVOLUTIONS:
             declared, defined = emit_convolve(as_dtype(CONVOLUTIONS[piece]), target)
+            declarations.update(dict.fromkeys(declared))
+            functions += defined
+        elif piece in MIXED:
+            declared, defined = emit_mixed(as_dtype(MIXED[piece]), target)
             declarations.update(dict.fromkeys(declared))
             functions += defined
         elif piece in PANELS:

@@ -12,18 +12,22 @@ __all__ = [
     "CORE",
     "GEMM_DTYPES",
     "MAX_PANELS",
+    "MIXED",
     "PANELS",
     "PIECES",
     "RARE",
     "WIDTHS",
     "convolve_names",
     "gemm_names",
+    "mixed_names",
+    "mixed_of",
     "pack_name",
     "panel_names",
     "piece_of",
 ]
 
 GEMM_DTYPES: Final = ("float32", "float64")
+MIXED_DTYPES: Final = ("float16", "bfloat16", "int32", "int64")
 
 CORE: Final = "core"
 RARE: Final = "rare"
@@ -34,8 +38,11 @@ PANELS: Final = {f"panels {dtype}": dtype for dtype in GEMM_DTYPES}
 WIDTHS: Final = (2, 3, 4)
 """Vectors that panels may have; which of them a processor has says `tile.widths`. The first of those is in the piece of
 the dtype, the others are pieces of their own (`float32.v4`)."""
+MIXED: Final = {f"mixed {dtype}": dtype for dtype in MIXED_DTYPES}
+"""Products of what is stored in 16 bits, and of integers."""
 PIECES: Final = (
     CORE, RARE, *GEMM_DTYPES, *CONVOLUTIONS, *PANELS, *(f"{d}.v{width}" for d in GEMM_DTYPES for width in WIDTHS),
+    *MIXED,
 )  # fmt: skip
 """The parts of the library that are compiled and mapped each by itself, when a kernel needs one: products of a dtype
 take 0.2 s, the core 15 ms. No piece calls another."""
@@ -61,6 +68,19 @@ def gemm_names(dtype: DType, vectors: int = 0) -> tuple[str, str, str, str]:
     return base, f"{base}.packed", f"{base}.pack", f"{base}.vector"
 
 
+def mixed_of(dtype: DType) -> str | None:
+    """The family of `MIXED` that multiplies matrices of a dtype; None for those of `gemm_names`, and for others."""
+    if dtype.name in ("float16", "bfloat16"):
+        return dtype.name
+    return f"int{dtype.bits}" if dtype.kind in "iu" and dtype.itemsize >= 4 else None
+
+
+def mixed_names(dtype: DType) -> tuple[str, str, str]:
+    """The products of a dtype of `MIXED`, or one that `mixed_of` gives a family: plain, packed, pack."""
+    base = f"tc.mixed.{mixed_of(dtype)}"
+    return base, f"{base}.packed", f"{base}.pack"
+
+
 def convolve_names(dtype: DType) -> tuple[str, str]:
     """Of a dtype: the convolution of a block, and what lays its image out."""
     return f"tc.convolve.{dtype.name}", f"tc.unfold.{dtype.name}"
@@ -75,6 +95,8 @@ def panel_names(dtype: DType) -> tuple[str, ...]:
 def pack_name(layout: str, *, panels: bool) -> str:
     """The function that packs a matrix of a dtype, or of one and a width (`float32.v4`), as a whole or as panels."""
     dtype, _, width = layout.partition(".v")
+    if mixed_of(as_dtype(dtype)) is not None:
+        return mixed_names(as_dtype(dtype))[2]
     return panel_names(as_dtype(dtype))[0] if panels else gemm_names(as_dtype(dtype), int(width or 0))[2]
 
 
@@ -85,6 +107,8 @@ def piece_of(name: str) -> str:
         return RARE
     if parts[1] in ("convolve", "unfold"):
         return f"convolve {parts[2]}"
+    if parts[1] == "mixed":
+        return f"mixed {parts[2]}"
     if parts[1] == "panels":
         return f"panels {parts[2]}"
     if len(parts) < 3 or parts[2] not in GEMM_DTYPES:

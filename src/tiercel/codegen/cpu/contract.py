@@ -133,7 +133,8 @@ def panel_widths(function: Function, target: Target, choices: Mapping[int, Choic
     for number, stmt in enumerate(contracts_of(function.body)):
         if stmt.packed and not stmt.panels:
             choice = choices.get(number)
-            vectors = 0 if choice is None or choice.vectors == widths(target)[0] else choice.vectors
+            usual = choice is None or choice.vectors == widths(target)[0] or mixed_of(stmt.b.dtype) is not None
+            vectors = 0 if choice is None or usual else choice.vectors
             if found.setdefault(stmt.b.root or stmt.b.name, vectors) != vectors:
                 raise IllFormed(f"products that read {stmt.b.name} packed in two ways")
     return found

@@ -8,9 +8,16 @@ Here as many rows as a vector has lanes are summed at once, one vector each, and
 transposition: at distance d the halves of rows i and i + d are exchanged and added, so n vectors take n - 1 additions
 and end as one vector of n sums. Rows beyond m are read as the last one, and not stored. The order of a sum does not
 depend on m. Long rows would fall into the same sets of the cache: `LONGEST` says up to where this is used.
+
+Rows of the usual sizes of heads (`WHOLE` vectors) are read one after the other, x waiting in registers: where they lie
+side by side that is one stream, which the processor reads ahead by itself. In the general loop the rows are read side
+by side, one vector of each, which halves the speed once they come from beyond the second-level cache. The order of
+sums is the same.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from tiercel.codegen.cpu.target import Target
 from tiercel.codegen.cpu.text import REGISTER_TYPE, first_lanes
@@ -18,6 +25,8 @@ from tiercel.dtypes import DType
 
 LONGEST = 256
 """Elements of the longest row for which this is meant."""
+WHOLE: Final = (2, 4, 8)
+"""Vectors of a row for which x is held in registers."""
 
 
 def dots_name(dtype: DType) -> str:
@@ -99,10 +108,37 @@ def emit_dots(dtype: DType, target: Target, long_rows: str = "") -> tuple[list[s
             f"  %off.{r} = mul i64 %number.{r}, %a_row",
             f"  %row.{r} = getelementptr {element}, ptr %a, i64 %off.{r}",
         ]
-    lines += ["  br i1 %is.whole, label %many, label %tail", "many:"]
-    lines.append("  %many.j = phi i64 [ 0, %rows ], [ %many.next, %many ]")
+    held = {count: f"held.{count}" for count in WHOLE}
     lines += [
-        f"  %many.sum.{r} = phi {vector} [ zeroinitializer, %rows ], [ %many.new.{r}, %many ]" for r in range(lanes)
+        "  switch i64 %k, label %other [",
+        *(f"    i64 {count * lanes}, label %{label}" for count, label in held.items()),
+        "  ]",
+    ]
+    for count, label in held.items():
+        lines.append(f"{label}:")
+        for part in range(count):
+            lines += [
+                f"  %{label}.x.at.{part} = getelementptr {element}, ptr %x, i64 {part * lanes}",
+                f"  %{label}.x.{part} = load {vector}, ptr %{label}.x.at.{part}, align {size}",
+            ]
+        for r in range(lanes):
+            total = "zeroinitializer"
+            for part in range(count):
+                a = f"%{label}.a.{r}.{part}"
+                lines += [
+                    f"  {a}.at = getelementptr {element}, ptr %row.{r}, i64 {part * lanes}",
+                    f"  {a} = load {vector}, ptr {a}.at, align {size}",
+                    (
+                        f"  {a}.sum = call {vector} @llvm.fma.{suffix}"
+                        f"({vector} {a}, {vector} %{label}.x.{part}, {vector} {total})"
+                    ),
+                ]
+                total = f"{a}.sum"
+        lines.append("  br label %fold")
+    lines += ["other:", "  br i1 %is.whole, label %many, label %tail", "many:"]
+    lines.append("  %many.j = phi i64 [ 0, %other ], [ %many.next, %many ]")
+    lines += [
+        f"  %many.sum.{r} = phi {vector} [ zeroinitializer, %other ], [ %many.new.{r}, %many ]" for r in range(lanes)
     ]
     lines += add_products("many", "many", masked=False)
     lines += [
@@ -112,12 +148,15 @@ def emit_dots(dtype: DType, target: Target, long_rows: str = "") -> tuple[list[s
         "tail:",
     ]
     lines += [
-        f"  %tail.sum.{r} = phi {vector} [ zeroinitializer, %rows ], [ %many.new.{r}, %many ]" for r in range(lanes)
+        f"  %tail.sum.{r} = phi {vector} [ zeroinitializer, %other ], [ %many.new.{r}, %many ]" for r in range(lanes)
     ]
     lines += ["  br i1 %is.left, label %part, label %fold", "part:", "  %part.j = add i64 %whole, 0"]
     lines += add_products("part", "tail", masked=True)
     lines += ["  br label %fold", "fold:"]
-    lines += [f"  %s0.{r} = phi {vector} [ %tail.sum.{r}, %tail ], [ %part.new.{r}, %part ]" for r in range(lanes)]
+    for r in range(lanes):
+        edges = [f"[ %{label}.a.{r}.{count - 1}.sum, %{label} ]" for count, label in held.items()]
+        edges += [f"[ %tail.sum.{r}, %tail ]", f"[ %part.new.{r}, %part ]"]
+        lines.append(f"  %s0.{r} = phi {vector} {', '.join(edges)}")
     stage, distance, rows = 0, lanes // 2, lanes
     while rows > 1:
         # rows r and r + rows / 2: lanes of either half of a group of 2 * distance go to one of both

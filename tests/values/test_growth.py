@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
 import threading
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 import tiercel as tc
 from tiercel import Tensor, ops
+from tiercel.values import growth
 
 
 def grown(length=5, axis=1, dtype="float32"):
@@ -264,3 +266,38 @@ def test_any_history(history):
         del tensor, array
         for got, wanted in pairs:
             np.testing.assert_array_equal(got._array, wanted)
+
+
+def test_memory_of_caches_that_are_gone_is_used_again():
+    """Only when nothing looks at it any more, and only a bounded amount of it."""
+
+    def sequence(count=40):
+        cache = Tensor(np.zeros((4, 0, 256), "float32"))
+        for number in range(count):
+            cache = np.concatenate([cache, np.full((4, 1, 256), number, "float32")], axis=1)
+        return cache
+
+    growth.SPARES.release()
+    first = sequence()
+    base = first._storage.block.base
+    place, part = base.ctypes.data, np.asarray(first)[1:, :, :2]
+    want = part.copy()
+    del base, first
+    gc.collect()
+    second = sequence()
+    assert second._storage.block.base.ctypes.data != place, "an array still looks at it"
+    np.testing.assert_array_equal(part, want)
+    again = second._storage.block.base.ctypes.data
+    del second
+    gc.collect()
+    assert growth.SPARES.nbytes > 0
+    third = sequence()
+    assert third._storage.block.base.ctypes.data == again
+    np.testing.assert_array_equal(np.asarray(third)[0, :, 0], np.arange(40))
+    del third, part
+    for size in range(40, 400, 40):
+        sequence(size)
+    gc.collect()
+    assert 0 < growth.SPARES.nbytes <= growth.KEPT_BYTES
+    tc.release_memory()
+    assert growth.SPARES.nbytes == 0

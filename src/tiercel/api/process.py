@@ -12,6 +12,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING
 
+from tiercel.values.growth import SPARES
 from tiercel.vm.build import builder
 from tiercel.vm.entry import ARENAS, fixed_bytes
 
@@ -105,7 +106,7 @@ def memory_stats() -> dict[str, int]:
             blocks += decoded.code_size_bytes()
             constants += sum(getattr(c, "nbytes", 0) for c in decoded.program.constants)
     kernels, packed = fixed_bytes()
-    arenas = ARENAS.held
+    arenas = ARENAS.held + SPARES.nbytes
     return {
         "total_bytes": blocks + tables + constants + kernels + packed + arenas,
         "code_bytes": blocks,
@@ -121,6 +122,7 @@ def release_memory() -> None:
     """Give back what the machine holds for speed only. Nothing is lost; the next calls may take longer."""
     ARENAS.release()
     gc.collect()
+    SPARES.release()
 
 
 def shutdown() -> None:

@@ -25,6 +25,7 @@ import os
 import sys
 import threading
 import weakref
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final, final
 
@@ -33,11 +34,17 @@ import numpy.typing as npt
 
 from tiercel.values.storage import Storage
 
-__all__ = ["AXIS", "BUSY", "FILLED", "Block", "Growing", "append", "finish", "give_back", "own", "reserve"]
+__all__ = [
+    "AXIS", "BUSY", "FILLED", "SPARES", "Block", "Growing", "Spares", "append", "finish", "give_back", "own", "reserve",
+]  # fmt: skip
 
 Array = npt.NDArray[Any]
 SPARE: Final = 16
 """Entries that a new block has room for beyond twice what it holds."""
+KEPT_BYTES: Final = 32 << 20
+"""Most memory of blocks that are gone which is kept for new ones."""
+KEPT_LEAST: Final = 1 << 16
+"""The smallest block that is worth keeping, in bytes: smaller ones come from the heap without a page of the system."""
 FILLED, BUSY, AXIS = range(3)
 """Words of `Block.marks`."""
 
@@ -51,6 +58,52 @@ def _renew_lock() -> None:
 
 
 os.register_at_fork(after_in_child=_renew_lock)
+
+
+class Spares:
+    """Memory of blocks that are gone, for new ones of the same shape: the next sequence grows as the last one did.
+
+    New memory of some megabytes comes from the system page by page, which takes longer than copying a cache into it.
+    Threads share it without a lock, which a finaliser could not take: every step is one operation of a dict or a deque.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[tuple[int, ...], str], deque[Array]] = {}
+
+    def take(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+        """Memory of this shape, C-contiguous, with any contents."""
+        kept = self._kept.get((tuple(shape), dtype.str))
+        if kept is not None:
+            try:
+                return kept.pop()
+            except IndexError:
+                pass
+        return np.empty(tuple(shape), dtype)
+
+    def give(self, array: Array) -> None:
+        """Keep memory that nobody looks at any more; what was kept longest goes when it gets too much."""
+        if array.nbytes < KEPT_LEAST:
+            return
+        key = array.shape, array.dtype.str
+        kept = self._kept.pop(key, None)
+        if kept is None:
+            kept = deque(maxlen=4)
+        kept.append(array)
+        self._kept[key] = kept
+        while self.nbytes > KEPT_BYTES and self._kept:
+            self._kept.pop(next(iter(list(self._kept)), key), None)
+
+    def release(self) -> None:
+        """Let go of all of it."""
+        self._kept.clear()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes kept."""
+        return sum(array.nbytes for kept in list(self._kept.values()) for array in list(kept))
+
+
+SPARES: Final = Spares()
 
 
 @final
@@ -73,6 +126,12 @@ class Block:
         self.axis = axis
         self.marks = np.array([filled, 0, axis], np.int64)
         self.holders: list[weakref.ref[Any]] = []
+
+    def __del__(self) -> None:
+        base = getattr(self, "base", None)
+        # held by this block, by `base`, and by the call
+        if base is not None and sys.getrefcount(base) <= _ALONE:
+            SPARES.give(base)
 
     @property
     def filled(self) -> int:
@@ -235,7 +294,7 @@ def reserve(tensor: Any, size: int, axis: int, held: int = 0) -> tuple[Block, in
         shape[axis] = length + size
         if storage is not None and storage.grown == axis:
             shape[axis] = 2 * shape[axis] + SPARE
-        block = Block(np.empty(shape, array.dtype), axis, length + size)
+        block = Block(SPARES.take(shape, array.dtype), axis, length + size)
         block.prefix(length)[...] = array
     return block, length
 
@@ -304,6 +363,7 @@ class _Looker:
 
 
 _clean = (1 << 30, 1 << 30)
+_ALONE = 0
 
 
 def _references() -> tuple[int, int]:
@@ -322,3 +382,18 @@ def _references() -> tuple[int, int]:
 
 
 _clean = _references()
+
+
+def _alone() -> int:
+    """References to a base, seen from `Block.__del__`, when nobody else has one."""
+    for limit in range(2, 8):
+        global _ALONE
+        _ALONE = limit
+        Block(np.empty((KEPT_LEAST, 1), np.uint8), 0, 1)
+        if SPARES.nbytes:
+            break
+    SPARES.release()
+    return limit
+
+
+_ALONE = _alone()

@@ -12,14 +12,13 @@ In: the group of a convolution and the elementwise nodes after it. Out: loops.
   of the second computes the part it needs. A sum over all positions, likewise, is taken of each row of a block as it is
   made.
 * With 1 x 1 filters, a stride of 1 and no padding the image is a matrix: a product for each image.
-* With one channel a group (depthwise) an output is one expression over its window.
+* With one channel a group (depthwise) a block is one channel, and its tiles are one output and many positions.
 
 The filters are used as they lie: their rows are the order in which they are read.
 """
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -31,7 +30,7 @@ from tiercel.compiler.maker import reduced_axes
 from tiercel.compiler.memory import Memory
 from tiercel.compiler.nests import Access
 from tiercel.compiler.pointwise import element_statements, needed_outside, outside_operands
-from tiercel.compiler.windows import UNROLLED, Window, padded, taps_of, window_index, windows_of
+from tiercel.compiler.windows import Window, taps_of, windows_of
 from tiercel.loops.form import (
     INDEX,
     THREAD_COUNT,
@@ -45,7 +44,6 @@ from tiercel.loops.form import (
     Contract,
     Convolve,
     Expr,
-    Fma,
     For,
     If,
     Let,
@@ -187,9 +185,7 @@ class Convolution:
             return
         outputs = [n.outputs[0] for n in group.nodes if needed_outside(state, group, n.outputs[0])]
         self.writes = {v: [Access(m, m.strides) for m in state.destinations(v)] for v in outputs}
-        if self._is_depthwise():
-            self._depthwise()
-        elif self.inside is None and self._is_product():
+        if self.inside is None and self._is_product():
             self._products()
         else:
             _Blocks(self).run()
@@ -199,7 +195,7 @@ class Convolution:
     def awaited(self) -> Value | None:
         """The value of this group, if only a later convolution or sum over positions uses it, which can make it."""
         state, ending = self.state, self.ending
-        if ending is None or len(self.windows) != 2 or self._is_depthwise():
+        if ending is None or len(self.windows) != 2:
             return None
         value = ending.value
         users = state.uses.get(value, [])
@@ -221,9 +217,6 @@ class Convolution:
         return (
             self.ending is not None and self.groups == 1 and isinstance(other.outer, int) and self.dtype is other.dtype
         )
-
-    def _is_depthwise(self) -> bool:
-        return self.groups > 1 and self.inner == 1 and taps_of(self.kernel) <= UNROLLED
 
     # -- what follows -----------------------------------------------------------------------------------------
 
@@ -289,28 +282,6 @@ class Convolution:
         return stmts + element_statements(state, others, self.reads, self.writes, index, known)
 
     # -- kinds ------------------------------------------------------------------------------------------------
-
-    def _depthwise(self) -> None:
-        state, filters = self.state, self.filters
-        image = padded(state, self.image, self.windows, 0.0, surplus=False)
-        read = state.nests.declare(Access(image, image.strides), image.shape, "image")
-        weights = state.nests.declare(Access(filters, filters.strides), filters.shape, "filters")
-        bias = self.declare_bias()
-        self.declare(self.domain)
-
-        def body(index: tuple[Expr, ...]) -> list[Stmt]:
-            channel = index[1]
-            if self.outer != 1:
-                channel = Binary("floordiv", channel, Binary("max", dim_expression(self.outer), Const(1, INDEX)))
-            total: Expr = Const(0.0, self.dtype)
-            for tap in itertools.product(*map(range, self.kernel)):
-                weight = Load(weights, (index[1], Const(0, INDEX), *(Const(t, INDEX) for t in tap)))
-                at = window_index(self.windows, index[2:], tap)
-                total = Fma(weight, Load(read, (index[0], channel, *at)), total)
-            name = state.fresh("total")
-            return [Let(name, total), *self.element(bias, Var(name, self.dtype), index[1], index)]
-
-        state.nests.elements(self.domain, body)
 
     def _is_product(self) -> bool:
         """Is an image, as it lies, the matrix that the filters are multiplied with?"""

@@ -217,6 +217,7 @@ class Interface:
         results: per exit (a label of the region's `exits`): register or "return" -> recipe.
         packs: constant buffers to fill from frozen inputs.
         writes: inputs that are written.
+        required: symbols, and the sizes with which the program does not leave.
     """
 
     inputs: tuple[InputSpec, ...]
@@ -224,6 +225,7 @@ class Interface:
     results: Mapping[int | str, Mapping[int | str, Recipe]]
     packs: tuple[PackSpec, ...] = ()
     writes: tuple[WriteSpec, ...] = ()
+    required: tuple[tuple[str, int], ...] = ()
 
 
 def new_arrays(*recipes: Recipe) -> tuple[NewArray, ...]:

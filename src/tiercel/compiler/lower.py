@@ -162,6 +162,7 @@ class Lowerer:
         self.positions: dict[Value, DimLike] = {}  # indices made here -> the size of the axis that all of them are in
         self.indexed: dict[int | None, list[DimLike]] = {}  # input (None: computed) -> sizes it is an index into
         self.deferred: dict[Value, Deferred] = {}  # picked by the step that uses them
+        self.required: dict[str, int] = {}  # symbols that have to be a number
         self.convolutions: dict[Value, Convolution] = {}  # left to the only step that uses the value
         self.here: set[int] = set()  # ids of the steps of the graph that is being lowered
         self.loops = 0  # around the statement that is being lowered
@@ -453,6 +454,9 @@ class Lowerer:
     def require_equal(self, a: DimLike, b: DimLike, origin: int) -> None:
         """Leave unless two sizes are equal."""
         if a != b and self.facts.equal(a, b) is not True:
+            for symbol, size in ((a, b), (b, a)):
+                if isinstance(symbol, Symbol) and isinstance(size, int):
+                    self.required[symbol.name] = size
             self.require(Compare("eq", dim_expression(a), dim_expression(b)), origin)
 
     def item(self, item: Item) -> None:
@@ -711,7 +715,14 @@ class Lowerer:
             commits.wrapped(body),
             (region.name, region.start, region.start),
         )
-        interface = Interface(tuple(specs), tuple(sizes), {"return": recipes}, tuple(self.packs), tuple(commits.specs))
+        interface = Interface(
+            tuple(specs),
+            tuple(sizes),
+            {"return": recipes},
+            tuple(self.packs),
+            tuple(commits.specs),
+            tuple((name, size) for name, size in self.required.items() if name in symbols),
+        )
         return Lowered(function, interface, tuple(self.sites), region)
 
     def _indexing(self, number: int, spec: InputSpec) -> InputSpec:

@@ -241,16 +241,18 @@ def _sizes(
     else:
         wanted = {s.name: plan.sizes[i % len(plan.sizes)] for i, s in enumerate(symbols)}
         wanted |= _scalar_sizes(symbols, wanted, hints, interface, generator)
+    required = dict(interface.required)
+    wanted |= required
     for _ in range(_TRIES):
         if _bytes(interface, wanted) > limit:
             least = max(wanted.values()) // 2 if plan.some else 1  # small ones may have to be what they are
-            wanted = {name: max(1, size // 2) if size > least else size for name, size in wanted.items()}
+            wanted = {name: max(1, size // 2) if size > least else size for name, size in wanted.items()} | required
             continue
         if _valid(interface, constraints, wanted):
             return wanted
         if plan.seen is not None and plan.seen >= 0:
             return None
-        wanted = {s.name: _near(s, wanted[s.name], facts, generator) for s in symbols}
+        wanted = {s.name: _near(s, wanted[s.name], facts, generator) for s in symbols} | required
     return None
 
 

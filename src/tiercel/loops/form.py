@@ -585,7 +585,7 @@ class Ask(Stmt):
     index: tuple[Expr, ...]
 
 
-UNFOLD_SLACK = 64
+UNFOLD_SLACK = 128
 """Elements behind each plane of `Unfold`, for vectors that begin inside: zeros, or numbers of the image."""
 
 

@@ -35,15 +35,19 @@ from tiercel.codegen.cpu.text import REGISTER_TYPE, first_lanes
 from tiercel.dtypes import DType
 from tiercel.loops.form import UNFOLD_SLACK
 
-__all__ = ["VECTORS", "emit_convolve"]
-
-VECTORS = 3
-"""Vectors of positions in a tile."""
+__all__ = ["emit_convolve"]
 
 
 def tile_rows(target: Target) -> tuple[int, ...]:
-    """Outputs of the tiles, the most first: 24 sums fill 32 registers, 12 fill 16."""
+    """Outputs of the tiles, the most first."""
     return (8, 4, 1) if target.vector_bytes == 64 else (4, 1)
+
+
+def tile_vectors(rows: int) -> int:
+    """Most vectors of positions of a tile: 24 sums fill 32 registers, 12 fill 16; one output takes as many positions
+    as it needs to keep the multipliers busy.
+    """
+    return 6 if rows == 1 else 3
 
 
 def _tile_name(dtype: DType, rows: int, vectors: int) -> str:
@@ -280,9 +284,9 @@ def _driver(dtype: DType, target: Target) -> str:
             f"  %q.left.{r} = sub i64 %line.end.{r}, %q.{r}",
             f"  %y.{r} = sdiv i64 %q.{r}, %pitch",
             f"  %at.{r} = getelementptr {element}, ptr %image, i64 %q.{r}",
-            f"  br label %vectors.{r}.{VECTORS}",
+            f"  br label %vectors.{r}.{tile_vectors(r)}",
         ]
-        for v in range(VECTORS, 0, -1):
+        for v in range(tile_vectors(r), 0, -1):
             lines.append(f"vectors.{r}.{v}:")
             if v > 1:
                 lines += [
@@ -300,7 +304,7 @@ def _driver(dtype: DType, target: Target) -> str:
             ]
         lines += [
             f"place.next.{r}:",
-            f"  %q.next.{r} = add i64 %q.{r}, {VECTORS * lanes}",
+            f"  %q.next.{r} = add i64 %q.{r}, {tile_vectors(r) * lanes}",
             f"  %q.more.{r} = icmp slt i64 %q.next.{r}, %line.end.{r}",
             f"  br i1 %q.more.{r}, label %place.{r}, label %line.done.{r}",
             f"line.done.{r}:",
@@ -539,6 +543,6 @@ def _declarations(dtype: DType, target: Target) -> Iterator[str]:
 
 def emit_convolve(dtype: DType, target: Target) -> tuple[list[str], list[str]]:
     """(declarations, functions) for float32 or float64."""
-    assert (VECTORS + 1) * _lanes(dtype, target) <= UNFOLD_SLACK
-    tiles = [_tile(dtype, target, r, v) for r in tile_rows(target) for v in range(1, VECTORS + 1)]
+    assert (tile_vectors(1) + 1) * _lanes(dtype, target) <= UNFOLD_SLACK
+    tiles = [_tile(dtype, target, r, v) for r in tile_rows(target) for v in range(1, tile_vectors(r) + 1)]
     return list(_declarations(dtype, target)), [*tiles, _driver(dtype, target), _unfold(dtype, target)]

@@ -251,6 +251,7 @@ class _Plan:
 
 
 _PRODUCTS: Final = ("matmul", "linear")
+_CONVOLUTIONS: Final = ("conv1d", "conv2d")
 _last: list[Any] = [None, {}]
 
 
@@ -461,6 +462,8 @@ class _Run:
         if not isinstance(x, np.ndarray):
             return x
         length = x.shape[-1] if row.lowering.cls == "contraction" and x.ndim else x.size
+        if row.name in _CONVOLUTIONS:
+            length = math.prod(operands[1].shape[1:])
         return self.noise.moved(x, 1.0 + 0.25 * float(np.sqrt(length)))
 
     def blurred(self, row: Operator, x: Any, operands: Sequence[Any]) -> Any:

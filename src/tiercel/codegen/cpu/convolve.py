@@ -43,11 +43,11 @@ def tile_rows(target: Target) -> tuple[int, ...]:
     return (8, 4, 1) if target.vector_bytes == 64 else (4, 1)
 
 
-def tile_vectors(rows: int) -> int:
-    """Most vectors of positions of a tile: 24 sums fill 32 registers, 12 fill 16; one output takes as many positions
-    as it needs to keep the multipliers busy.
+def tile_vectors(rows: int) -> tuple[int, ...]:
+    """Vectors of positions of the tiles, the most first: 24 sums fill 32 registers, 12 fill 16; one output takes as
+    many positions as it needs to keep the multipliers busy.
     """
-    return 6 if rows == 1 else 3
+    return (6, 3, 1) if rows == 1 else (3, 2, 1) if rows == 8 else (3, 1)
 
 
 def _tile_name(dtype: DType, rows: int, vectors: int) -> str:
@@ -284,14 +284,14 @@ def _driver(dtype: DType, target: Target) -> str:
             f"  %q.left.{r} = sub i64 %line.end.{r}, %q.{r}",
             f"  %y.{r} = sdiv i64 %q.{r}, %pitch",
             f"  %at.{r} = getelementptr {element}, ptr %image, i64 %q.{r}",
-            f"  br label %vectors.{r}.{tile_vectors(r)}",
+            f"  br label %vectors.{r}.{tile_vectors(r)[0]}",
         ]
-        for v in range(tile_vectors(r), 0, -1):
+        for v, fewer in zip(tile_vectors(r), (*tile_vectors(r)[1:], 0), strict=True):
             lines.append(f"vectors.{r}.{v}:")
-            if v > 1:
+            if fewer:
                 lines += [
-                    f"  %wide.{r}.{v} = icmp sgt i64 %q.left.{r}, {(v - 1) * lanes}",
-                    f"  br i1 %wide.{r}.{v}, label %tile.{r}.{v}, label %vectors.{r}.{v - 1}",
+                    f"  %wide.{r}.{v} = icmp sgt i64 %q.left.{r}, {fewer * lanes}",
+                    f"  br i1 %wide.{r}.{v}, label %tile.{r}.{v}, label %vectors.{r}.{fewer}",
                     f"tile.{r}.{v}:",
                 ]
             lines += [
@@ -304,7 +304,7 @@ def _driver(dtype: DType, target: Target) -> str:
             ]
         lines += [
             f"place.next.{r}:",
-            f"  %q.next.{r} = add i64 %q.{r}, {tile_vectors(r) * lanes}",
+            f"  %q.next.{r} = add i64 %q.{r}, {tile_vectors(r)[0] * lanes}",
             f"  %q.more.{r} = icmp slt i64 %q.next.{r}, %line.end.{r}",
             f"  br i1 %q.more.{r}, label %place.{r}, label %line.done.{r}",
             f"line.done.{r}:",
@@ -543,6 +543,6 @@ def _declarations(dtype: DType, target: Target) -> Iterator[str]:
 
 def emit_convolve(dtype: DType, target: Target) -> tuple[list[str], list[str]]:
     """(declarations, functions) for float32 or float64."""
-    assert (tile_vectors(1) + 1) * _lanes(dtype, target) <= UNFOLD_SLACK
-    tiles = [_tile(dtype, target, r, v) for r in tile_rows(target) for v in range(1, tile_vectors(r) + 1)]
+    assert (tile_vectors(1)[0] + 1) * _lanes(dtype, target) <= UNFOLD_SLACK
+    tiles = [_tile(dtype, target, r, v) for r in tile_rows(target) for v in tile_vectors(r)]
     return list(_declarations(dtype, target)), [*tiles, _driver(dtype, target), _unfold(dtype, target)]

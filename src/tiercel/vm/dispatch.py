@@ -73,6 +73,8 @@ INTERNAL: Final = "a mistake of the compiler"
 """How the reason begins where tracing or lowering failed in a way it should not."""
 DROPPED: Final = "dropped: the process forked, or the worker was shut down"
 """The reason of a build that says nothing about the code: it is asked for again when the function is next called."""
+POLL_NS: Final = 500_000
+"""How often calls look whether code is there: looking takes 10 us and more, a call perhaps less."""
 MIN_LEFT: Final = 16
 """Calls that left an entry for the interpreter before it is asked whether that is the rule."""
 SLOW_NS: Final = 50_000
@@ -298,6 +300,7 @@ class Tiers:
         self.signatures: dict[Any, SignatureState] = {}
         self.pending: list[tuple[SignatureState, Variant]] = []
         self.working: list[Variant] = []
+        self._look_at = 0  # when to ask again whether something is ready
         self.expected = False  # whether the service was told that something will come
         self._own_ns = 0  # what the last interpreted call took
         self.fast = fast
@@ -358,8 +361,9 @@ class Tiers:
                 if not self._ticks & 15:
                     self._watch(entry, arguments, elapsed)
                 return result
-        if self.pending:
+        if self.pending and time.perf_counter_ns() > self._look_at:
             self.poll()
+            self._look_at = time.perf_counter_ns() + POLL_NS
         if worker_busy():
             courtesy.give_way()
         started = time.perf_counter_ns()

@@ -7,6 +7,7 @@ import ctypes
 import numpy as np
 import pytest
 
+import tiercel as tc
 from tests.codegen.native import build, call
 from tiercel.codegen.cpu.contract import expand_contracts
 from tiercel.codegen.cpu.emit import emit
@@ -215,3 +216,21 @@ def test_few_rows_need_little_memory():
     text = to_text(expand_contracts(lowered.function, Target.host()))
     (tile,) = [line for line in text.splitlines() if "tile" in line and "arena" in line]
     assert f"min({BLOCKS['tall'][0]}, x_0)" in tile, tile
+
+
+@pytest.mark.parametrize("rows", [64, 65, 127, 128, 512, 1021])
+def test_a_block_has_room_for_its_rows(rows):
+    """Rows of a block are whole register tiles, of which the last may reach beyond what the block has room for."""
+    rng = np.random.default_rng(rows)
+    w, b = (tc.constant(rng.standard_normal(s, dtype=np.float32)) for s in ((192, 384), (384,)))
+
+    @tc.jit
+    def layer(x):
+        return np.maximum(x @ w + b, 0)
+
+    x = rng.standard_normal((rows, 192), dtype=np.float32)
+    with tc.context(threads=2):
+        layer.warmup(x)
+        got = layer(x)
+        assert layer.stats()["compiled_calls"] == 1
+    np.testing.assert_allclose(got, np.maximum(x @ np.asarray(w) + np.asarray(b), 0), rtol=1e-4, atol=1e-4)

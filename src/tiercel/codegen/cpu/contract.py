@@ -491,7 +491,8 @@ class _Expander:
                 Select(
                     Compare("le", few, _whole(half)),
                     _whole(half),
-                    index_mul(_ceil_div(few, _whole(tile)), _whole(tile)),
+                    # not more than a block has room for: 66 rows are 11 tiles of 6, but 64 are allowed
+                    Binary("min", index_mul(_ceil_div(few, _whole(tile)), _whole(tile)), chosen.most_rows),
                 ),
             ),
         )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["console", "duration", "of_case", "of_run"]
 
 # Wide enough for eight peers; a narrower terminal wraps lines, which reads better than cells cut short.
-_WIDTH: Final = 132
+_WIDTH: Final = 165
 # Above this share of one core, other processes are mentioned.
 _BUSY: Final = 0.1
 

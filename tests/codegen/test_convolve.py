@@ -100,3 +100,23 @@ def test_nan_is_kept_and_no_taps_give_the_bias(kernels):
             bias.ctypes.data, 1, -1.0,
         )  # fmt: skip
         np.testing.assert_array_equal(c, np.full_like(c, want))
+
+
+@pytest.mark.parametrize(("outputs", "height", "width"), [(1, 1, 1), (1, 5, 37), (3, 9, 64), (9, 2, 33)])
+def test_rows_of_taps_that_follow_each_other(kernels, outputs, height, width):
+    """3 x 3 taps of one output go down the columns, with the sums of all other tiles."""
+    name, convolve, _, _ = kernels
+    rng = np.random.default_rng(width)
+    pitch = width + 3
+    image = rng.standard_normal((height + 2) * pitch + UNFOLD_SLACK).astype(name)
+    offsets = np.array([r * pitch + t for r in range(3) for t in (0, 1, 3)], np.int64)
+    weights, bias = rng.standard_normal((outputs, 9)).astype(name), rng.standard_normal(outputs).astype(name)
+    c, separate = (np.full((outputs, height, width + 1), 7, name) for _ in range(2))
+    for given, offset in ((c, offsets), (separate, np.append(offsets, 0))):  # a tenth tap, of weight 0
+        filters = np.ascontiguousarray(np.pad(weights, ((0, 0), (0, len(offset) - 9))))
+        convolve(
+            filters.ctypes.data, len(offset), image.ctypes.data, offset.ctypes.data, len(offset), given.ctypes.data,
+            height * (width + 1), width + 1, outputs, height, width, pitch, bias.ctypes.data, 1, 0.0,
+        )  # fmt: skip
+    np.testing.assert_array_equal(c, separate)
+    assert (c[..., width] == 7).all()

@@ -2,12 +2,7 @@
 
 In: a dtype and a `Target`. Out: two functions (names in `convolve_names`); strides are in elements.
 
-* `unfold(source, channel, row, column, channels, height, width, target, top, left, rows, pitch, down, across)` lays a
-  part of an image out so that every tap of a window is a shift. Rows and columns of the image, the first of them `top`
-  and `left` (negative: padding, which reads as 0), are dealt to `down * across` planes by what is left of their numbers
-  after dividing by the strides `down` and `across`; a plane has `rows` rows of `pitch` elements, and
-  `UNFOLD_SLACK` more that are zeros or numbers of the image. Channels are outermost, then what is left of rows, then of
-  columns.
+* `unfold`, see there.
 * `convolve(weights, weight_row, image, offsets, taps, c, c_output, c_row, outputs, height, width, pitch, bias,
   bias_step, low)`: for output o < outputs and position (y, x) of (height, width)
 
@@ -32,6 +27,7 @@ from collections.abc import Iterator
 from tiercel.codegen.cpu.names import convolve_names
 from tiercel.codegen.cpu.target import Target
 from tiercel.codegen.cpu.text import REGISTER_TYPE, first_lanes
+from tiercel.codegen.cpu.unfold import unfold_text
 from tiercel.dtypes import DType
 from tiercel.loops.form import UNFOLD_SLACK
 
@@ -218,6 +214,127 @@ def _tile(dtype: DType, target: Target, rows: int, vectors: int) -> str:
     return "\n".join(out)
 
 
+COLUMN_VECTORS = 2
+"""Vectors of a strip of columns: 6 sums and 9 weights fit into the registers with what is loaded."""
+
+
+def _column_name(dtype: DType) -> str:
+    return f"tc.convolve.{dtype.name}.columns"
+
+
+def _columns(dtype: DType, target: Target) -> str:
+    """One output of 3 x 3 taps, whose rows follow each other in the image: strips of columns from top to bottom.
+
+    Each row of the image is loaded once for the three rows of positions that see it, which have their sums in registers
+    at a time. The order of the taps is that of all other tiles.
+    """
+    element, size, lanes = REGISTER_TYPE[dtype.name], dtype.itemsize, _lanes(dtype, target)
+    vector, mask, counts = f"<{lanes} x {element}>", f"<{lanes} x i1>", f"<{lanes} x i32>"
+    suffix, strip = f"v{lanes}f{8 * size}", range(COLUMN_VECTORS)
+
+    def spread(name: str, value: str) -> list[str]:
+        return [
+            f"  %{name}.one = insertelement {vector} poison, {element} {value}, i64 0",
+            f"  %{name} = shufflevector {vector} %{name}.one, {vector} poison, {counts} zeroinitializer",
+        ]
+
+    out = [
+        (
+            f"define internal void @{_column_name(dtype)}(ptr noalias %w, ptr noalias %image, ptr noalias %offsets, "
+            f"ptr noalias %c, i64 %c_row, i64 %height, i64 %width, i64 %pitch, ptr noalias %bias, {element} %low) {{"
+        ),
+        "entry:",
+        "  %end = add i64 %height, 2",
+        f"  %b.value = load {element}, ptr %bias, align {size}",
+        *spread("b", "%b.value"),
+        *spread("least", "%low"),
+    ]
+    for t in range(9):
+        out += [
+            f"  %w.at.{t} = getelementptr {element}, ptr %w, i64 {t}",
+            f"  %w.value.{t} = load {element}, ptr %w.at.{t}, align {size}",
+            *spread(f"w.{t}", f"%w.value.{t}"),
+        ]
+    for t in range(3):
+        out += [
+            f"  %off.at.{t} = getelementptr i64, ptr %offsets, i64 {t}",
+            f"  %off.{t} = load i64, ptr %off.at.{t}, align 8",
+            f"  %from.{t} = getelementptr {element}, ptr %image, i64 %off.{t}",
+        ]
+    out += [
+        "  br label %strip",
+        "strip:",
+        "  %x = phi i64 [ 0, %entry ], [ %x.next, %strip.next ]",
+        "  %left = sub i64 %width, %x",
+    ]
+    for v in strip:
+        out += [
+            f"  %rest.{v} = sub i64 %left, {v * lanes}",
+            f"  %some.{v} = call i64 @llvm.smax.i64(i64 %rest.{v}, i64 0)",
+            *first_lanes(f"mask.{v}", f"%some.{v}", lanes),
+        ]
+    out += [
+        "  br label %row",
+        "row:",
+        "  %y = phi i64 [ 0, %strip ], [ %y.next, %row.next ]",
+        "  %at = phi i64 [ %x, %strip ], [ %at.next, %row.next ]",
+    ]
+    for v in strip:
+        out += [
+            f"  %first.{v} = phi {vector} [ zeroinitializer, %strip ], [ %new.0.{v}.2, %row.next ]",
+            f"  %second.{v} = phi {vector} [ zeroinitializer, %strip ], [ %new.1.{v}.2, %row.next ]",
+        ]
+    for t in range(3):
+        for v in strip:
+            out += [
+                f"  %from.{t}.{v}.row = getelementptr {element}, ptr %from.{t}, i64 %at",
+                f"  %from.{t}.{v} = getelementptr {element}, ptr %from.{t}.{v}.row, i64 {v * lanes}",
+                f"  %x.{t}.{v} = load {vector}, ptr %from.{t}.{v}, align {size}",
+            ]
+    for v in strip:
+        for row, before in ((2, f"%second.{v}"), (1, f"%first.{v}"), (0, "zeroinitializer")):
+            for t in range(3):
+                given = before if t == 0 else f"%new.{row}.{v}.{t - 1}"
+                operands = f"{vector} %w.{3 * row + t}, {vector} %x.{t}.{v}, {vector} {given}"
+                out.append(f"  %new.{row}.{v}.{t} = call {vector} @llvm.fma.{suffix}({operands})")
+    out += [
+        "  %done = sub i64 %y, 2",
+        "  %is.done = icmp sge i64 %done, 0",
+        "  br i1 %is.done, label %store, label %row.next",
+        "store:",
+        "  %c.line = mul i64 %done, %c_row",
+        "  %c.off = add i64 %c.line, %x",
+        f"  %c.at = getelementptr {element}, ptr %c, i64 %c.off",
+    ]
+    for v in strip:
+        out += [
+            f"  %with.{v} = fadd {vector} %new.2.{v}.2, %b",
+            f"  %below.{v} = fcmp olt {vector} %with.{v}, %least",
+            f"  %out.{v} = select {mask} %below.{v}, {vector} %least, {vector} %with.{v}",
+            f"  %to.{v} = getelementptr {element}, ptr %c.at, i64 {v * lanes}",
+            (
+                f"  call void @llvm.masked.store.{suffix}.p0({vector} %out.{v}, ptr %to.{v}, i32 {size}, "
+                f"{mask} %mask.{v})"
+            ),
+        ]
+    out += [
+        "  br label %row.next",
+        "row.next:",
+        "  %y.next = add i64 %y, 1",
+        "  %at.next = add i64 %at, %pitch",
+        "  %y.more = icmp slt i64 %y.next, %end",
+        "  br i1 %y.more, label %row, label %strip.next",
+        "strip.next:",
+        f"  %x.next = add i64 %x, {COLUMN_VECTORS * lanes}",
+        "  %x.more = icmp slt i64 %x.next, %width",
+        "  br i1 %x.more, label %strip, label %end.of.strips",
+        "end.of.strips:",
+        "  ret void",
+        "}",
+    ]
+    return "\n".join(out)
+
+
 def _driver(dtype: DType, target: Target) -> str:
     """Outputs in tiles of rows, in them positions in tiles of vectors."""
     element, lanes = REGISTER_TYPE[dtype.name], _lanes(dtype, target)
@@ -245,9 +362,36 @@ def _driver(dtype: DType, target: Target) -> str:
         f"  store {element} 0.0, ptr %none, align {dtype.itemsize}",
         "  %no.bias = icmp eq ptr %bias, null",
         "  %added = select i1 %no.bias, ptr %none, ptr %bias",
-        "  br i1 %nothing, label %end, label %output",
+        "  br i1 %nothing, label %end, label %look",
+        # 3 x 3 taps whose rows follow each other?
+        "look:",
+        "  %nine = icmp eq i64 %k, 9",
+        "  br i1 %nine, label %look.at, label %looked",
+        "look.at:",
+        *(
+            line
+            for t in range(9)
+            for line in (
+                f"  %look.at.{t} = getelementptr i64, ptr %offsets, i64 {t}",
+                f"  %look.{t} = load i64, ptr %look.at.{t}, align 8",
+            )
+        ),
+        "  %like.2 = add i1 true, false",
+        *(
+            line
+            for t in range(3, 9)
+            for line in (
+                f"  %step.{t} = sub i64 %look.{t}, %look.{t - 3}",
+                f"  %same.{t} = icmp eq i64 %step.{t}, %pitch",
+                f"  %like.{t} = and i1 %like.{t - 1}, %same.{t}",
+            )
+        ),
+        "  br label %looked",
+        "looked:",
+        "  %columns = phi i1 [ false, %look ], [ %like.8, %look.at ]",
+        "  br label %output",
         "output:",
-        "  %o = phi i64 [ 0, %entry ], [ %o.next, %output.next ]",
+        "  %o = phi i64 [ 0, %looked ], [ %o.next, %output.next ]",
         "  %left = sub i64 %outputs, %o",
         "  %w.off = mul i64 %o, %w_row",
         f"  %w.at = getelementptr {element}, ptr %w, i64 %w.off",
@@ -266,7 +410,15 @@ def _driver(dtype: DType, target: Target) -> str:
                 f"  br i1 %many.{r}, label %begin.{r}, label %choose.{smaller}",
             ]
         else:
-            lines.append(f"  br label %begin.{r}")
+            lines += [
+                f"  br i1 %columns, label %by.columns, label %begin.{r}",
+                "by.columns:",
+                (
+                    f"  call void @{_column_name(dtype)}(ptr %w.at, ptr %image, ptr %offsets, ptr %c.at, i64 %c_row, "
+                    f"i64 %height, i64 %width, i64 %pitch, ptr %bias.at, {element} %low)"
+                ),
+                "  br label %output.next",
+            ]
         lines += [
             f"begin.{r}:",
             f"  %rows.{r} = call i64 @llvm.smin.i64(i64 %left, i64 {r})",
@@ -314,215 +466,10 @@ def _driver(dtype: DType, target: Target) -> str:
     steps = ", ".join(f"[ %rows.{r}, %line.done.{r} ]" for r in rows)
     lines += [
         "output.next:",
-        f"  %o.step = phi i64 {steps}",
+        f"  %o.step = phi i64 {steps}, [ 1, %by.columns ]",
         "  %o.next = add i64 %o, %o.step",
         "  %o.more = icmp slt i64 %o.next, %outputs",
         "  br i1 %o.more, label %output, label %end",
-        "end:",
-        "  ret void",
-        "}",
-    ]
-    return "\n".join(lines)
-
-
-def _unfold(dtype: DType, target: Target) -> str:
-    """Channels, rows of the image, and in them one or two columns' planes by vectors, or element by element."""
-    element, size, lanes = REGISTER_TYPE[dtype.name], dtype.itemsize, _lanes(dtype, target)
-    vector, mask, counts = f"<{lanes} x {element}>", f"<{lanes} x i1>", f"<{lanes} x i32>"
-    suffix, ones = f"v{lanes}f{8 * size}", ", ".join(["i1 true"] * lanes)
-
-    def read(name: str, first: str, base: str, vectors: int) -> list[str]:
-        """Vectors of elements from column `first` on of the row at `base`, 0 where there are none."""
-        parts = range(vectors)
-        lines = [f"  %{name}.at.{i} = getelementptr {element}, ptr %{name}.base, i64 {i * lanes}" for i in parts]
-        lines = [
-            f"  %{name}.base = getelementptr {element}, ptr {base}, i64 {first}",
-            *lines,
-            f"  %{name}.last = add i64 {first}, {vectors * lanes}",
-            f"  %{name}.low = icmp sge i64 {first}, 0",
-            f"  %{name}.high = icmp sle i64 %{name}.last, %width",
-            f"  %{name}.inside = and i1 %{name}.low, %{name}.high",
-            f"  br i1 %{name}.inside, label %{name}.whole, label %{name}.edge",
-            f"{name}.whole:",
-        ]
-        lines += [f"  %{name}.w.{i} = load {vector}, ptr %{name}.at.{i}, align {size}" for i in parts]
-        lines += [f"  br label %{name}.read", f"{name}.edge:"]
-        for i in parts:
-            lines.append(f"  %{name}.first.{i} = add i64 {first}, {i * lanes}")
-            lines += edge(f"{name}.e.{i}", f"%{name}.first.{i}", f"%{name}.at.{i}")
-        lines += [f"  br label %{name}.read", f"{name}.read:"]
-        lines += [
-            f"  %{name}.{i} = phi {vector} [ %{name}.w.{i}, %{name}.whole ], [ %{name}.e.{i}, %{name}.edge ]"
-            for i in parts
-        ]
-        return lines
-
-    def edge(name: str, first: str, at: str) -> list[str]:
-        """A vector some of whose columns there may be."""
-        out = [f"  %{name}.before = sub i64 0, {first}", f"  %{name}.after = sub i64 %width, {first}"]
-        for part, place in (("skip", "before"), ("take", "after")):
-            out += [
-                f"  %{name}.{part}.some = call i64 @llvm.smax.i64(i64 %{name}.{place}, i64 0)",
-                *first_lanes(f"{name}.{part}", f"%{name}.{part}.some", lanes),
-            ]
-        return [
-            *out,
-            f"  %{name}.not = xor {mask} %{name}.skip, <{ones}>",
-            f"  %{name}.mask = and {mask} %{name}.take, %{name}.not",
-            (
-                f"  %{name} = call {vector} @llvm.masked.load.{suffix}.p0(ptr {at}, i32 {size}, "
-                f"{mask} %{name}.mask, {vector} zeroinitializer)"
-            ),
-        ]
-
-    even = ", ".join(f"i32 {2 * i}" for i in range(lanes))
-    odd = ", ".join(f"i32 {2 * i + 1}" for i in range(lanes))
-    lines = [
-        (
-            f"define void @{convolve_names(dtype)[1]}(ptr noalias %source, i64 %channel, i64 %row, i64 %column, "
-            "i64 %channels, i64 %height, i64 %width, ptr noalias %target, i64 %top, i64 %left, i64 %rows, i64 %pitch, "
-            "i64 %down, i64 %across) {"
-        ),
-        "entry:",
-        "  %area = mul i64 %rows, %pitch",
-        f"  %plane = add i64 %area, {UNFOLD_SLACK}",
-        "  %band = mul i64 %plane, %across",
-        "  %each = mul i64 %band, %down",
-        "  %lines = mul i64 %rows, %down",
-        "  %planes = mul i64 %down, %across",
-        "  %no.channels = icmp sle i64 %channels, 0",
-        "  %no.lines = icmp sle i64 %lines, 0",
-        "  %no.columns = icmp sle i64 %pitch, 0",
-        "  %none = or i1 %no.channels, %no.lines",
-        "  %nothing = or i1 %none, %no.columns",
-        "  %is.row = icmp eq i64 %column, 1",
-        "  %is.one = icmp eq i64 %across, 1",
-        "  %is.two = icmp eq i64 %across, 2",
-        "  %by.one = and i1 %is.row, %is.one",
-        "  %by.two = and i1 %is.row, %is.two",
-        "  br i1 %nothing, label %end, label %image",
-        "image:",
-        "  %c = phi i64 [ 0, %entry ], [ %c.next, %image.next ]",
-        "  %c.from = mul i64 %c, %channel",
-        f"  %c.source = getelementptr {element}, ptr %source, i64 %c.from",
-        "  %c.to = mul i64 %c, %each",
-        f"  %c.target = getelementptr {element}, ptr %target, i64 %c.to",
-        "  br label %slack",
-        # numbers of other arrays would raise flags of their own
-        "slack:",
-        "  %s = phi i64 [ 0, %image ], [ %s.next, %slack ]",
-        "  %s.plane = mul i64 %s, %plane",
-        "  %s.off = add i64 %s.plane, %area",
-        f"  %s.to = getelementptr {element}, ptr %c.target, i64 %s.off",
-        *(
-            line
-            for i in range(UNFOLD_SLACK // lanes)
-            for line in (
-                f"  %s.to.{i} = getelementptr {element}, ptr %s.to, i64 {i * lanes}",
-                f"  store {vector} zeroinitializer, ptr %s.to.{i}, align {size}",
-            )
-        ),
-        "  %s.next = add i64 %s, 1",
-        "  %s.more = icmp slt i64 %s.next, %planes",
-        "  br i1 %s.more, label %slack, label %line",
-        "line:",
-        "  %l = phi i64 [ 0, %slack ], [ %l.next, %line.next ]",
-        "  %r = sdiv i64 %l, %down",
-        "  %r.first = mul i64 %r, %down",
-        "  %a = sub i64 %l, %r.first",
-        "  %a.off = mul i64 %a, %band",
-        "  %r.off = mul i64 %r, %pitch",
-        "  %to.off = add i64 %a.off, %r.off",
-        f"  %to = getelementptr {element}, ptr %c.target, i64 %to.off",
-        "  %y = add i64 %top, %l",
-        "  %y.off = mul i64 %y, %row",
-        f"  %from = getelementptr {element}, ptr %c.source, i64 %y.off",
-        "  %y.low = icmp sge i64 %y, 0",
-        "  %y.high = icmp slt i64 %y, %height",
-        "  %y.there = and i1 %y.low, %y.high",
-        "  br i1 %y.there, label %kind, label %blank",
-        # a row of the padding
-        "blank:",
-        "  %z.b = phi i64 [ 0, %line ], [ %z.b.next, %blank.next ]",
-        "  %z.off = mul i64 %z.b, %plane",
-        f"  %z.to = getelementptr {element}, ptr %to, i64 %z.off",
-        "  br label %zero",
-        "zero:",
-        "  %z = phi i64 [ 0, %blank ], [ %z.next, %zero ]",
-        f"  %z.at = getelementptr {element}, ptr %z.to, i64 %z",
-        f"  store {vector} zeroinitializer, ptr %z.at, align {size}",
-        f"  %z.next = add i64 %z, {lanes}",
-        "  %z.more = icmp slt i64 %z.next, %pitch",
-        "  br i1 %z.more, label %zero, label %blank.next",
-        "blank.next:",
-        "  %z.b.next = add i64 %z.b, 1",
-        "  %z.b.more = icmp slt i64 %z.b.next, %across",
-        "  br i1 %z.b.more, label %blank, label %line.next",
-        "kind:",
-        "  br i1 %by.one, label %one, label %not.one",
-        "not.one:",
-        "  br i1 %by.two, label %two, label %phase",
-        "one:",
-        "  %j = phi i64 [ 0, %kind ], [ %j.next, %v.read ]",
-        "  %x = add i64 %left, %j",
-        *read("v", "%x", "%from", 1),
-        f"  %v.to = getelementptr {element}, ptr %to, i64 %j",
-        f"  store {vector} %v.0, ptr %v.to, align {size}",
-        f"  %j.next = add i64 %j, {lanes}",
-        "  %j.more = icmp slt i64 %j.next, %pitch",
-        "  br i1 %j.more, label %one, label %line.next",
-        "two:",
-        "  %p = phi i64 [ 0, %not.one ], [ %p.next, %u.read ]",
-        "  %p.2 = mul i64 %p, 2",
-        "  %x.2 = add i64 %left, %p.2",
-        *read("u", "%x.2", "%from", 2),
-        f"  %even = shufflevector {vector} %u.0, {vector} %u.1, {counts} <{even}>",
-        f"  %odd = shufflevector {vector} %u.0, {vector} %u.1, {counts} <{odd}>",
-        f"  %even.to = getelementptr {element}, ptr %to, i64 %p",
-        f"  %odd.to = getelementptr {element}, ptr %even.to, i64 %plane",
-        f"  store {vector} %even, ptr %even.to, align {size}",
-        f"  store {vector} %odd, ptr %odd.to, align {size}",
-        f"  %p.next = add i64 %p, {lanes}",
-        "  %p.more = icmp slt i64 %p.next, %pitch",
-        "  br i1 %p.more, label %two, label %line.next",
-        # any strides: element by element
-        "phase:",
-        "  %b = phi i64 [ 0, %not.one ], [ %b.next, %phase.next ]",
-        "  %b.off = mul i64 %b, %plane",
-        f"  %b.to = getelementptr {element}, ptr %to, i64 %b.off",
-        "  %b.first = add i64 %left, %b",
-        "  br label %element",
-        "element:",
-        "  %e = phi i64 [ 0, %phase ], [ %e.next, %element ]",
-        "  %e.step = mul i64 %e, %across",
-        "  %e.x = add i64 %b.first, %e.step",
-        "  %e.low = icmp sge i64 %e.x, 0",
-        "  %e.high = icmp slt i64 %e.x, %width",
-        "  %e.there = and i1 %e.low, %e.high",
-        "  %e.safe = select i1 %e.there, i64 %e.x, i64 0",
-        "  %e.off = mul i64 %e.safe, %column",
-        f"  %e.from = getelementptr {element}, ptr %from, i64 %e.off",
-        "  %no.width = icmp sle i64 %width, 0",
-        "  %e.at = select i1 %no.width, ptr %b.to, ptr %e.from",
-        f"  %e.value = load {element}, ptr %e.at, align {size}",
-        f"  %e.kept = select i1 %e.there, {element} %e.value, {element} 0.0",
-        f"  %e.to = getelementptr {element}, ptr %b.to, i64 %e",
-        f"  store {element} %e.kept, ptr %e.to, align {size}",
-        "  %e.next = add i64 %e, 1",
-        "  %e.more = icmp slt i64 %e.next, %pitch",
-        "  br i1 %e.more, label %element, label %phase.next",
-        "phase.next:",
-        "  %b.next = add i64 %b, 1",
-        "  %b.more = icmp slt i64 %b.next, %across",
-        "  br i1 %b.more, label %phase, label %line.next",
-        "line.next:",
-        "  %l.next = add i64 %l, 1",
-        "  %l.more = icmp slt i64 %l.next, %lines",
-        "  br i1 %l.more, label %line, label %image.next",
-        "image.next:",
-        "  %c.next = add i64 %c, 1",
-        "  %c.more = icmp slt i64 %c.next, %channels",
-        "  br i1 %c.more, label %image, label %end",
         "end:",
         "  ret void",
         "}",
@@ -545,4 +492,9 @@ def emit_convolve(dtype: DType, target: Target) -> tuple[list[str], list[str]]:
     """(declarations, functions) for float32 or float64."""
     assert (tile_vectors(1)[0] + 1) * _lanes(dtype, target) <= UNFOLD_SLACK
     tiles = [_tile(dtype, target, r, v) for r in tile_rows(target) for v in tile_vectors(r)]
-    return list(_declarations(dtype, target)), [*tiles, _driver(dtype, target), _unfold(dtype, target)]
+    return list(_declarations(dtype, target)), [
+        *tiles,
+        _columns(dtype, target),
+        _driver(dtype, target),
+        unfold_text(dtype, target),
+    ]

@@ -15,6 +15,8 @@ Run: `python benchmarks/gemm.py [--full] [--sizes 768x3072,...] [--rows 1,8,...]
 [--weights frozen,given] [--peers numpy,torch,onnxruntime] [--rounds N] [--json FILE] [--limit SECONDS] [--table]`. The
 default takes about a minute; `--full` measures all of K and N in 128, 768, 1024, 3072 and takes an hour.
 
+`--dtypes` also takes float16, bfloat16, int32 and int64, without ONNX Runtime.
+
 A sweep in pieces: with `--limit` it ends in time, and the points that FILE has already are left out of the next run of
 the same command. `--table` measures nothing: it prints the ratios that FILE holds, rows across and sizes down.
 """
@@ -35,6 +37,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -43,6 +46,7 @@ Product = Callable[[Array], Any]
 
 SIZES = (128, 768, 1024, 3072)
 ROWS = (1, 2, 3, 5, 8, 16, 31, 32, 64, 128, 256, 1024)
+DTYPES = {"bfloat16": ml_dtypes.bfloat16}
 QUICK_SIZES = ("768x768", "1024x128", "768x3072")
 QUICK_ROWS = (1, 5, 8, 32, 128)
 QUIET_SECONDS = 0.025
@@ -92,11 +96,17 @@ def with_torch(weight: Array, frozen: bool) -> Product:
     import torch
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    held = torch.from_numpy(weight)
+
+    def tensor(x: Array) -> Any:
+        return torch.from_numpy(x.view(np.int16)).view(torch.bfloat16) if x.dtype == bfloat16 else torch.from_numpy(x)
+
+    bfloat16 = DTYPES["bfloat16"]
+    held = tensor(weight)
 
     def call(x: Array) -> Any:
         with torch.no_grad():
-            return torch.from_numpy(x) @ held
+            product = tensor(x) @ held
+        return product.view(torch.int16).numpy().view(bfloat16) if x.dtype == bfloat16 else product
 
     return call
 
@@ -201,15 +211,22 @@ def serve(system: str) -> None:
             made.clear()
             inputs.clear()
             rng = np.random.default_rng(case.k * 7 + case.n)
-            weight = rng.standard_normal((case.k, case.n)).astype(case.dtype)
+            weight = values(rng, (case.k, case.n), case.dtype)
             made[key] = weight, SYSTEMS[system](weight, case.weights == "frozen")
         weight, product = made[key]
         answer: dict[str, float] = {}
         if case not in inputs:
-            x = inputs[case] = np.random.default_rng(case.m).standard_normal((case.m, case.k)).astype(case.dtype)
+            x = inputs[case] = values(np.random.default_rng(case.m), (case.m, case.k), case.dtype)
             answer["error"] = worst_error(np.asarray(product(x)), x, weight)
         answer["seconds"] = burst(product, inputs[case], request["seconds"])
         print(json.dumps(answer), flush=True)
+
+
+def values(rng: np.random.Generator, shape: tuple[int, int], dtype: str) -> Array:
+    """Normally distributed, or small integers."""
+    if dtype.startswith("int"):
+        return rng.integers(-100, 100, shape, dtype=dtype)
+    return rng.standard_normal(shape).astype(DTYPES.get(dtype, dtype))
 
 
 def worst_error(got: Array, x: Array, weight: Array) -> float:
@@ -218,7 +235,8 @@ def worst_error(got: Array, x: Array, weight: Array) -> float:
     wide = weight.astype(np.float64)
     exact = x[some].astype(np.float64) @ wide
     scale = np.abs(x[some]).astype(np.float64) @ np.abs(wide)
-    return float((np.abs(got[some] - exact) / scale).max() / np.finfo(x.dtype).eps)
+    unit = 1.0 if x.dtype.kind == "i" else float(ml_dtypes.finfo(x.dtype).eps)
+    return float((np.abs(got[some].astype(np.float64) - exact) / scale).max() / unit)
 
 
 def burst(product: Product, x: Array, seconds: float) -> float:
@@ -385,6 +403,8 @@ def main() -> None:
     weights = chosen(options.weights, ("frozen", "given"), ("frozen", "given"))
     peers = chosen(options.peers, PEERS, PEERS)
     peers = [p for p in peers if p != "none" and importlib.util.find_spec(p)]
+    if not set(dtypes) <= {"float32", "float64"}:
+        peers = [p for p in peers if p != "onnxruntime"]
     cases = [Case(k, n, m, dtype, w) for k, n in sizes for dtype in dtypes for w in weights for m in rows_]
     found: list[dict[str, Any]] = []
     if options.json and os.path.exists(options.json):

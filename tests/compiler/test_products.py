@@ -179,3 +179,12 @@ def test_a_conversion_that_is_used_otherwise_stays():
     got, wide = Compiled(both, x, w)(x, w)
     np.testing.assert_array_equal(wide, w.astype(np.float32))
     np.testing.assert_allclose(got, x @ wide, rtol=1e-4, atol=1e-5)
+
+
+def test_a_captured_matrix_is_transposed_by_its_attribute():
+    """`w.T` of what the frontend does not know to be an array is the view, packed once where it is frozen."""
+    for w in (tc.constant(random(50, 30)), random(50, 30)):
+        x = random(4, 30)
+        compiled = Compiled(lambda x: x @ w.T, x)  # noqa: B023
+        assert len(compiled.runner.lowered.interface.packs) == (not w.flags.writeable)
+        np.testing.assert_allclose(compiled(x), x @ w.T, rtol=1e-4, atol=1e-5)

@@ -367,23 +367,25 @@ def alias_einsum(call: Call) -> Alias:
 
 
 def layout_einsum(call: Call, shape: Shape) -> Layout:
-    """A view's own strides, or the order of iterating over output and summed axes together."""
+    """A view's own strides, or the order of iterating over output and summed axes together.
+
+    Unknown sizes of one label are taken to be equal. Where one is 1 and the other is not, NumPy repeats that operand
+    and may choose another order; compiled code leaves that to it (`expand`: the sizes of a label are guarded).
+    """
     parsed, operands = _einsum(call), einsum_operands(call)
     if alias_einsum(call) is not FRESH:
         return _einsum_view(parsed, operands[0], shape)
     every = dict.fromkeys(label for labels in parsed.inputs for label in labels)
     axes = (*parsed.output, *(label for label in every if label not in parsed.output))
     sizes = tuple(parsed.sizes[label] for label in axes)
-    placed = [_place(t, labels, axes) for t, labels in zip(operands, parsed.inputs, strict=True)]
+    placed = [_place(t, labels, axes, sizes) for t, labels in zip(operands, parsed.inputs, strict=True)]
     if any(p is None for p in placed):
         return Layout.unknown() if len(shape) > 1 else Layout.c(len(shape))
-    found = k_order([p for p in placed if p is not None and p[0]], sizes, call.facts)
-    if found.order is None:
-        return found if len(shape) > 1 else Layout.c(len(shape))
-    return Layout.dense([axis for axis in found.order if axis < len(shape)])
+    found = k_order([p for p in placed if p is not None and p[0]], sizes, call.facts, kept=len(shape))
+    return found if found.order is not None or len(shape) > 1 else Layout.c(len(shape))
 
 
-def _place(t: Any, labels: tuple[str, ...], axes: tuple[str, ...]) -> tuple[Shape, Layout] | None:
+def _place(t: Any, labels: tuple[str, ...], axes: tuple[str, ...], sizes: Shape) -> tuple[Shape, Layout] | None:
     """An operand spread over all axes of the iteration, stride 0 where it has none; None if strides decide."""
     shape = shape_of(t)
     if not shape:
@@ -394,7 +396,8 @@ def _place(t: Any, labels: tuple[str, ...], axes: tuple[str, ...]) -> tuple[Shap
     own = [axes.index(labels[axis]) for axis in order]
     absent = [i for i in range(len(axes)) if i not in own]
     where = {axes.index(label): axis for axis, label in enumerate(labels)}
-    spread = tuple(shape[where[i]] if i in where else 1 for i in range(len(axes)))
+    own_sizes = (shape[where[i]] if i in where else 1 for i in range(len(axes)))
+    spread = tuple(s if isinstance(s, int) else size for s, size in zip(own_sizes, sizes, strict=True))
     zero = (*absent, *(axes.index(labels[axis]) for axis in t.layout.zero))
     return spread, Layout((*own, *absent), 0, tuple(sorted(zero)))
 

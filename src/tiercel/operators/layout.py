@@ -191,7 +191,11 @@ def _above_one(dim: DimLike, facts: Facts | None) -> bool:
 
 
 def k_order(
-    operands: Sequence[tuple[Sequence[DimLike], Layout]], shape: Sequence[DimLike], facts: Facts | None = None
+    operands: Sequence[tuple[Sequence[DimLike], Layout]],
+    shape: Sequence[DimLike],
+    facts: Facts | None = None,
+    *,
+    kept: int | None = None,
 ) -> Layout:
     """The layout NumPy gives a fresh result of an element-wise iteration with order='K'.
 
@@ -199,14 +203,16 @@ def k_order(
         operands: shape and layout of each array operand; shapes broadcast against each other to `shape`.
         shape: the shape of the iteration.
         facts: what is known about the sizes.
+        kept: so many of the axes, the first ones, are those of the result; the others are summed.
     """
     rank = len(shape)
+    kept = rank if kept is None else kept
     if rank <= 1 or not operands:
-        return Layout.c(rank)
+        return Layout.c(kept)
     wide = [(s, layout) for s, layout in operands if len(s) > 1]
     # The common case: every operand with more than one axis is C-ordered, so nothing ever moves.
     if all(layout.order == tuple(range(len(s))) for s, layout in wide):
-        return Layout.c(rank)
+        return Layout.c(kept)
     if any(layout.order is None for _, layout in wide):
         return Layout.unknown()
     strides: list[list[int]] = []
@@ -228,8 +234,10 @@ def k_order(
             elif not _above_one(s[axis], facts):
                 undecided.append((len(strides), out))
         strides.append(pseudo)
+    if kept < rank and not undecided:
+        return _summed_order(strides, shape, kept, facts)
     if not undecided:
-        return Layout.dense(_sort_axes(strides, rank))
+        return Layout.dense([axis for axis in _sort_axes(strides, rank) if axis < kept])
     if len(undecided) > _MAX_UNDECIDED:
         return Layout.unknown()
     answers = set()
@@ -238,8 +246,26 @@ def k_order(
         for (operand, axis), one in zip(undecided, ones, strict=True):
             if one:
                 trial[operand][axis] = 0
-        answers.add(tuple(_sort_axes(trial, rank)))
+        answers.add(tuple(axis for axis in _sort_axes(trial, rank) if axis < kept))
     return Layout.dense(answers.pop()) if len(answers) == 1 else Layout.unknown()
+
+
+def _summed_order(strides: Sequence[Sequence[int]], shape: Sequence[DimLike], kept: int, facts: Facts | None) -> Layout:
+    """The order of the first `kept` axes, where that is the same whichever axes have one element: such an axis moves no
+    other, and a summed one may be all that tells two others apart.
+    """
+    rank = len(shape)
+    doubtful = [axis for axis, dim in enumerate(shape) if not isinstance(dim, int) and not _above_one(dim, facts)]
+    if len(doubtful) > _MAX_UNDECIDED:
+        return Layout.unknown()
+    order = [axis for axis in _sort_axes(strides, rank) if axis < kept]
+    for count in range(1, len(doubtful) + 1):
+        for ones in itertools.combinations(doubtful, count):
+            trial = [[0 if axis in ones else step for axis, step in enumerate(p)] for p in strides]
+            found = [axis for axis in _sort_axes(trial, rank) if axis < kept and axis not in ones]
+            if found != [axis for axis in order if axis not in ones]:
+                return Layout.unknown()
+    return Layout.dense(order)
 
 
 def _sort_axes(strides: Sequence[Sequence[int]], rank: int) -> list[int]:

@@ -247,7 +247,7 @@ def _driver(f: _Family, *, packed: bool) -> str:
 
 
 def _pack(f: _Family) -> str:
-    """Whole panels of contiguous rows are copied in vectors, everything else element by element."""
+    """Contiguous rows are copied in vectors, what is left of them and everything else element by element."""
     # as bits: nothing is computed with them
     bits, size = f"i{8 * f.stored_size}", f.stored_size
     lanes = f.lanes
@@ -267,29 +267,47 @@ def _pack(f: _Family) -> str:
         "  %from.off = mul i64 %n0, %b_col",
         f"  %from = getelementptr {bits}, ptr %b, i64 %from.off",
         "  %left = sub i64 %n, %n0",
-        f"  %whole = icmp sge i64 %left, {f.columns}",
-        "  %copied = and i1 %whole, %rows",
-        "  br i1 %copied, label %row, label %column",
+        *(f"  %in.{v} = icmp sge i64 %left, {(v + 1) * lanes}" for v in range(f.width)),
+        "  br i1 %rows, label %row, label %columns",
         "row:",
-        "  %i = phi i64 [ 0, %panel ], [ %i.next, %row ]",
+        "  %i = phi i64 [ 0, %panel ], [ %i.next, %row.next ]",
         "  %i.off = mul i64 %i, %b_row",
         f"  %i.from = getelementptr {bits}, ptr %from, i64 %i.off",
         f"  %i.to.off = mul i64 %i, {f.columns}",
         f"  %i.to = getelementptr {bits}, ptr %to, i64 %i.to.off",
+        "  br label %look.0",
     ]
     for v in range(f.width):
         out += [
+            f"look.{v}:",
+            f"  br i1 %in.{v}, label %copy.{v}, label %put.{v}",
+            f"copy.{v}:",
             f"  %at.{v} = getelementptr {bits}, ptr %i.from, i64 {v * lanes}",
-            f"  %v.{v} = load {vector}, ptr %at.{v}, align {size}",
+            f"  %c.{v} = load {vector}, ptr %at.{v}, align {size}",
+            f"  br label %put.{v}",
+            f"put.{v}:",
+            f"  %v.{v} = phi {vector} [ zeroinitializer, %look.{v} ], [ %c.{v}, %copy.{v} ]",
             f"  %to.{v} = getelementptr {bits}, ptr %i.to, i64 {v * lanes}",
             f"  store {vector} %v.{v}, ptr %to.{v}, align {size}",
+            f"  br label %{f'look.{v + 1}' if v + 1 < f.width else 'row.next'}",
         ]
     out += [
+        "row.next:",
         "  %i.next = add i64 %i, 1",
         "  %i.more = icmp slt i64 %i.next, %k",
-        "  br i1 %i.more, label %row, label %panel.next",
+        "  br i1 %i.more, label %row, label %rest",
+        "rest:",
+        f"  %vectors = sdiv i64 %left, {lanes}",
+        f"  %j.rest = mul i64 %vectors, {lanes}",
+        f"  %end.rest = call i64 @llvm.smin.i64(i64 %left, i64 {f.columns})",
+        "  %some.rest = icmp slt i64 %j.rest, %end.rest",
+        "  br i1 %some.rest, label %columns, label %panel.next",
+        "columns:",
+        "  %j.first = phi i64 [ 0, %panel ], [ %j.rest, %rest ]",
+        f"  %j.end = phi i64 [ {f.columns}, %panel ], [ %end.rest, %rest ]",
+        "  br label %column",
         "column:",
-        "  %j = phi i64 [ 0, %panel ], [ %j.next, %column.next ]",
+        "  %j = phi i64 [ %j.first, %columns ], [ %j.next, %column.next ]",
         "  %inside = icmp slt i64 %j, %left",
         "  %j.some = select i1 %inside, i64 %j, i64 0",
         "  %j.off = mul i64 %j.some, %b_col",
@@ -310,7 +328,7 @@ def _pack(f: _Family) -> str:
         "  br i1 %r.more, label %one, label %column.next",
         "column.next:",
         "  %j.next = add i64 %j, 1",
-        f"  %j.more = icmp slt i64 %j.next, {f.columns}",
+        "  %j.more = icmp slt i64 %j.next, %j.end",
         "  br i1 %j.more, label %column, label %panel.next",
         "panel.next:",
         f"  %n.next = add i64 %n0, {f.columns}",

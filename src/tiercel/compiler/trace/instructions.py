@@ -26,7 +26,7 @@ from tiercel.compiler.graph import Value
 from tiercel.compiler.trace.objects import Cell, operator_of
 from tiercel.compiler.trace.peel import Peeling
 from tiercel.compiler.trace.ragged import ragged_attribute
-from tiercel.operators import Operator, get
+from tiercel.operators import Operator, find_property, get
 from tiercel.operators.types import ArrayType, NpScalarType
 from tiercel.shapes import product
 
@@ -102,6 +102,9 @@ class Instructions(Peeling):
                 return Known(type_.dtype)
             case "dtype" if isinstance(type_, ArrayType | NpScalarType):
                 return Known(type_.dtype.numpy)
+        found = find_property(name) if isinstance(type_, ArrayType) else None
+        if found is not None:  # where the frontend could not know that this is an array
+            return self.apply(*found, [owner], {})
         return Method(owner, name)
 
     def _dim(self, ins: Instruction) -> None:

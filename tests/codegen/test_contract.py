@@ -9,7 +9,7 @@ import pytest
 
 import tiercel as tc
 from tests.codegen.native import build, call
-from tiercel.codegen.cpu.contract import expand_contracts
+from tiercel.codegen.cpu.contract import DOTTED_ROWS, expand_contracts
 from tiercel.codegen.cpu.emit import emit
 from tiercel.codegen.cpu.target import Target
 from tiercel.dtypes import as_dtype
@@ -176,23 +176,38 @@ def test_parallel_product(threads, target):
     np.testing.assert_allclose(y, np.tanh(a @ w.T + bias), atol=2e-5)
 
 
+@pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("activation", [None, "tanh"])
-def test_bits_do_not_depend_on_threads_or_rows(activation, target):
-    """However a product is cut, every row has the bits it has alone, and each element is written once."""
-    function = dense(as_dtype("float32"), transposed=True, activation=activation)
+def test_bits_do_not_depend_on_threads_or_rows(activation, transposed, target):
+    """However a product is cut, every row has the bits it has alone, and each element is written once.
+
+    Of `a @ w.T` up to `DOTTED_ROWS` rows have bits of their own.
+    """
+    function = dense(as_dtype("float32"), transposed=transposed, activation=activation)
     code = build(function, target)
     rng = np.random.default_rng(0)
     for n, k in ((1, 700), (47, 33), (130, 1024), (1030, 64)):
-        w, bias = (rng.standard_normal(s, dtype=np.float32) for s in ((n, k), n))
+        w, bias = (rng.standard_normal(s, dtype=np.float32) for s in ((n, k) if transposed else (k, n), n))
         a = rng.standard_normal((137, k), dtype=np.float32)
         whole = None
-        for m, threads in ((137, 1), (137, 2), (137, 5), (65, 3), (9, 2), (8, 4), (1, 2), (0, 2)):
+        for m, threads in ((137, 1), (137, 2), (137, 5), (65, 3), (9, 2), (8, 4), (5, 2), (4, 2), (4, 1), (3, 1),
+                           (1, 2), (0, 2)):  # fmt: skip
+            if transposed and threads == 2 and m == DOTTED_ROWS:
+                whole = None
             pool = Pool(threads)
             y = np.full((m, n), np.nan, np.float32)
             call(code, function, {"a": a[:m], "w": w, "bias": bias, "y": y}, {"M": m, "N": n, "K": k},
                  pool=pool.word.ctypes.data, threads=threads)  # fmt: skip
+            np.testing.assert_allclose(
+                y, _dense_reference(a[:m], w.T if transposed else w, bias, activation), atol=1e-3
+            )
             whole = y if whole is None else whole
             np.testing.assert_array_equal(y, whole[:m])
+
+
+def _dense_reference(a, w, bias, activation):
+    y = a.astype(np.float64) @ w
+    return np.tanh(y + bias) if activation == "tanh" else y
 
 
 def test_the_epilogue_reads_and_writes_whole_vectors():

@@ -81,6 +81,9 @@ BLOCK_WORK = 250_000
 """Multiply-adds that are worth a block of their own: about 2 us."""
 MANY_TILES = 4
 """Of rows: from so many on blocks of fewer rows cost little."""
+DOTTED_ROWS = 4
+"""Up to so many rows of a, columns of b that are contiguous are multiplied where they lie, each with each row: packing
+them takes longer than reading them so often."""
 FEW_ROWS = 6
 """With fewer rows than this a product takes as long as with so many: b has to be read."""
 
@@ -272,6 +275,17 @@ class _Expander:
                 how=None if single or packed or chosen.how == _whole(IN_PLACE) else chosen.how, vectors=vectors,
             )  # fmt: skip
 
+        def product(c: Buffer) -> Stmt:
+            usual = multiply(c)
+            columns_lie_together = not packed and not single and b_strides[0] == one != b_strides[1]
+            if not columns_lie_together or mixed_of(b.dtype) is not None or self.open:
+                return usual
+            if isinstance(stmt.m, Const) and stmt.m.value.real > DOTTED_ROWS:
+                return usual
+            # of all rows, not of those in the block: how a product is cut must not show
+            few = Compare("le", stmt.m, _whole(DOTTED_ROWS))
+            return If(few, self._dots(name, a, b_view, c), Block((usual,)))
+
         if direct is not None:
             c_strides = strides_of(direct)
             at = index_add(index_mul(row0, c_strides[0]), column0)
@@ -281,7 +295,7 @@ class _Expander:
             )  # fmt: skip
             inside += [
                 Allocate(c),
-                multiply(c),
+                product(c),
             ]
         else:
             width = one if single else index_mul(chosen.most_panels, _whole(panel))
@@ -296,12 +310,29 @@ class _Expander:
             ))  # fmt: skip
             inside += [
                 Allocate(c),
-                multiply(c),
+                product(c),
                 For(r.name, m, body, "vector") if single else For(r.name, m, Block((For(j.name, n, body, "vector"),))),
             ]
         total = index_mul(_ceil_div(stmt.m, cut.rows), cut.across)
         loop = For(number.name, total, Block(tuple(inside)), "parallel", cut.work)
         return Block((*lets, *cut.lets, loop))
+
+    def _dots(self, name: str, a: Buffer, b: Buffer, c: Buffer) -> Block:
+        """c = a @ b, row by row of a, as products of all columns of b, which are contiguous, with it."""
+        one, row = _whole(1), Var(f"{name}.one")
+        (m, k), n = a.shape, b.shape[1]
+        columns = replace(b, name=f"{name}.columns", shape=(n, k), strides=(strides_of(b)[1], one))
+        a_strides, c_strides = strides_of(a), strides_of(c)
+        x = replace(
+            a, name=f"{name}.x", shape=(k, one), strides=(a_strides[1], one),
+            offset=self._offset(a, index_mul(row, a_strides[0])),
+        )  # fmt: skip
+        y = Buffer(
+            f"{name}.y", c.dtype, (n, one), (one, one), "arena", c.root or c.name,
+            self._offset(c, index_mul(row, c_strides[0])),
+        )  # fmt: skip
+        inside = (Allocate(x), Allocate(y), Multiply(columns, x, y, n, one, k))
+        return Block((Allocate(columns), For(row.name, m, Block(inside))))
 
     def _variant(self, vectors: int) -> int:
         """The width of panels as `Multiply` has it: 0 for the runtime library's own."""

@@ -109,10 +109,19 @@ def continued(x, y):
     return x + 0
 
 
+def returns_what_it_compares(x, y):
+    z = x * 2
+    while True:
+        new = z * 0.5 + 0.01
+        if np.abs(new - z).max() < 0.5:
+            return new, z.sum()
+        z = new
+
+
 @pytest.mark.parametrize(
     "function",
     [
-        exit_at_the_end, exit_in_the_middle, break_from_a_counted_loop, two_breaks, condition_and_break, two_conditions,
+        returns_what_it_compares, exit_at_the_end, exit_in_the_middle, break_from_a_counted_loop, two_breaks, condition_and_break, two_conditions,
         first_condition_is_known, nested, continued,
     ],
 )  # fmt: skip

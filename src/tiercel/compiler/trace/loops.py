@@ -439,7 +439,8 @@ class Loops(Branches):
                 with self.trace.collecting() as steps:
                     more, target = self.pass_through(test.inside, at, end)
                 # `while condition`: the one exit comes before anything changes
-                if target is not None or self.changes(before, at_test, values, candidates):
+                read_after = self.set_for_later(before, at_test, named, (at, test.outside))
+                if target is not None or read_after or self.changes(before, at_test, values, candidates):
                     if target not in (None, test.outside):
                         raise Untraceable("a loop that is left to several places")
                     self.let_out((before,), candidates, named, (at, test.outside), frozenset())
@@ -487,6 +488,14 @@ class Loops(Branches):
         """Has a pass changed a variable before the test?"""
         entered = {r: values.get(r, before.registers[r]) for r in candidates}
         return any(at_test.registers.get(r) != held for r, held in entered.items())
+
+    def set_for_later(self, before: State, at_test: State, named: set[int], between: tuple[int, int]) -> bool:
+        """Does a pass set a variable before its test that is read where the loop is left to, and in no other pass?"""
+        at, target = between
+        return any(
+            isinstance(at_test.registers.get(r), Value) and at_test.registers.get(r) is not before.registers.get(r)
+            for r in (named & self.flow.live[target]) - self.flow.live[at]
+        )
 
     def flag_carried(self, going: Value, stays: Value) -> Carried:
         """The flag that tells whether a loop goes on."""

@@ -121,8 +121,8 @@ def returns_what_it_compares(x, y):
 @pytest.mark.parametrize(
     "function",
     [
-        returns_what_it_compares, exit_at_the_end, exit_in_the_middle, break_from_a_counted_loop, two_breaks, condition_and_break, two_conditions,
-        first_condition_is_known, nested, continued,
+        returns_what_it_compares, exit_at_the_end, exit_in_the_middle, break_from_a_counted_loop, two_breaks,
+        condition_and_break, two_conditions, first_condition_is_known, nested, continued,
     ],
 )  # fmt: skip
 def test_like_python(function):

@@ -29,8 +29,9 @@ from tiercel.codegen.cpu.names import (
     panel_names,
 )
 from tiercel.codegen.cpu.panels import lanes_of
+from tiercel.codegen.cpu.slots import Slots, parallel_key, plan_slots
 from tiercel.codegen.cpu.target import Target
-from tiercel.codegen.cpu.text import REGISTER_TYPE, Value, Writer, flatten, memory_type
+from tiercel.codegen.cpu.text import REGISTER_TYPE, Lines, Value, Writer, flatten, memory_type
 from tiercel.codegen.cpu.tile import tile_shape
 from tiercel.codegen.cpu.turn import turn_name
 from tiercel.dtypes import DType, as_dtype
@@ -188,7 +189,9 @@ class Module:
 class Emitter:
     """Emits the statements of one function."""
 
-    def __init__(self, module: Module, function: Function, target: Target, *, chunk: bool = False) -> None:
+    def __init__(
+        self, module: Module, function: Function, target: Target, *, chunk: bool = False, slots: Slots | None = None
+    ) -> None:
         self.module = module
         self.function = function
         self.target = target
@@ -198,7 +201,9 @@ class Emitter:
         self.expressions = Expressions(
             self.writer, self.environment, module.written(function.body), module.declare, avx512=target.masked_memory
         )
-        self.arena: Expr = Const(0, INDEX)
+        self.arena: Expr = Const(0, INDEX)  # bytes of what has no slot
+        self.slots = slots or Slots()
+        self.slot_sizes: list[Expr] = [Const(0, INDEX)] * self.slots.count
         self.bounds: dict[str, Expr] = {}  # sizes found out when running -> what they are at most
         self.words = frame_words(function)
         self.entry = self.writer.placeholder()
@@ -212,14 +217,35 @@ class Emitter:
         """Emit the function and its arena size."""
         function = self.function
         self._bind_frame()
+        known, place = dict(self.environment.names), self.writer.placeholder()
         self.block(function.body)
         self.writer.write("ret i64 0")
+        total = self._place_slots(known, place)
         self.module.define(f"define i64 @{function.name}(ptr noalias %frame)", self.writer)
         sizing = Emitter(self.module, function, self.target)
-        if not isinstance(self.arena, Const):
+        if not isinstance(total, Const):
             sizing._bind_frame()
-        sizing.writer.write(f"ret {sizing.expressions.emit(self.arena)}")
+        sizing.writer.write(f"ret {sizing.expressions.emit(total)}")
         self.module.define(f"define i64 @{function.name}.arena(ptr noalias %frame)", sizing.writer)
+
+    def _place_slots(self, known: dict[str, Value], place: Lines) -> Expr:
+        """Say at the beginning where slots are, when their sizes are known at last; returns the bytes of all."""
+        offset: Expr = self.arena
+        lines, self.writer.lines = self.writer.lines, place
+        sizes = Expressions(self.writer, Environment(known), frozenset(), self.module.declare)
+        for slot, size in enumerate(self.slot_sizes):
+            if size != Const(0, INDEX):
+                self.writer.write(f"{_slot_name(slot)} = add {sizes.emit(offset)}, 0")
+                offset = index_add(offset, size)
+        self.writer.lines = lines
+        return offset
+
+    def _in_slot(self, slot: int, size: Expr) -> Value:
+        """The offset of a slot that has to hold so many bytes."""
+        old = self.slot_sizes[slot]
+        if size not in _terms(old):
+            self.slot_sizes[slot] = size if old == Const(0, INDEX) else Binary("max", old, size)
+        return Value(_slot_name(slot), INDEX)
 
     def _word(self, index: int, type_: str, hint: str, align: int, base: str = "%frame") -> str:
         at = self.writer.fresh(f"{hint}.word")
@@ -381,15 +407,19 @@ class Emitter:
         if buffer.root is not None:
             return
         expressions = self.expressions
-        offset = expressions.emit(self.arena)
-        base = self.environment.pointers["."]
-        text = f"getelementptr i8, ptr {base.text}, {offset}"
-        self.environment.pointers[buffer.name] = expressions.instruction(buffer.name, text, INDEX, 1, base, offset)
         size: Expr = Const(buffer.dtype.itemsize, INDEX)
         for extent in buffer.shape:
             size = index_mul(substitute_in(extent, self.bounds) if self.bounds else extent, size)
         rounded = Binary("and", index_add(size, Const(ALIGNMENT - 1, INDEX)), Const(-ALIGNMENT, INDEX))
-        self.arena = index_add(self.arena, rounded)
+        slot = self.slots.of.get(buffer.name)
+        if slot is None:
+            offset = expressions.emit(self.arena)
+            self.arena = index_add(self.arena, rounded)
+        else:
+            offset = self._in_slot(slot, rounded)
+        base = self.environment.pointers["."]
+        text = f"getelementptr i8, ptr {base.text}, {offset}"
+        self.environment.pointers[buffer.name] = expressions.instruction(buffer.name, text, INDEX, 1, base, offset)
 
     def _output(self, stmt: Output) -> None:
         value = self.expressions.to_memory(self.expressions.emit(stmt.value))
@@ -609,13 +639,19 @@ class Emitter:
         self.module.define(header, inner.writer)
 
         extent = expressions.emit(stmt.extent)
-        base = expressions.emit(self.arena)
-        arena = expressions.instruction(
-            "piece", f"getelementptr i8, ptr {pointers['.'].text}, {base}", INDEX, 1, pointers["."], base
-        )
         each = expressions.emit(inner.arena)
         several = Binary("max", THREAD_COUNT, Const(1, INDEX))
-        self.arena = index_add(self.arena, index_mul(inner.arena, several))
+        slot = self.slots.of.get(parallel_key(stmt))
+        if inner.arena == Const(0, INDEX):
+            arena = pointers["."]
+        else:
+            if slot is None:
+                base = expressions.emit(self.arena)
+                self.arena = index_add(self.arena, index_mul(inner.arena, several))
+            else:
+                base = self._in_slot(slot, index_mul(inner.arena, several))
+            text = f"getelementptr i8, ptr {pointers['.'].text}, {base}"
+            arena = expressions.instruction("piece", text, INDEX, 1, pointers["."], base)
         count = 2 + len(captured) + len(shared)
         env = writer.fresh("env")
         self.entry.append(f"  {env} = alloca [{count} x i64], align 8")
@@ -769,6 +805,17 @@ class Emitter:
         self._lane_condition, self.environment.axis = outer, axis
 
 
+def _slot_name(slot: int) -> str:
+    return f"%slot.{slot}"
+
+
+def _terms(size: Expr) -> list[Expr]:
+    """The sizes a slot is the largest of."""
+    if isinstance(size, Binary) and size.op == "max":
+        return [*_terms(size.a), size.b]
+    return [size]
+
+
 _SUFFIX = {"i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "half": "f16", "float": "f32", "double": "f64"}
 
 
@@ -783,5 +830,6 @@ def emit(function: Function, target: Target, choices: Mapping[int, Choice] | Non
         IllFormed: for a function the checker should have refused, or a node this target has no code for.
     """
     module = Module()
-    Emitter(module, expand_contracts(function, target, choices), target).run()
+    function = expand_contracts(function, target, choices)
+    Emitter(module, function, target, slots=plan_slots(function.body, lambda stmts: used_names(stmts)[1])).run()
     return module.text()

@@ -16,6 +16,9 @@ Blocks are whole panels of columns, as many of them as give every thread some bl
 columns are too few for that, the rows are split too. How many, which axis first, how large a block may be and how wide
 panels are is a `Choice`; it may depend on the number of rows, which is then looked up in a chain of selections before
 the blocks. How a matrix is cut changes no sum.
+
+Up to `DOTTED_ROWS` rows times columns that are contiguous and not packed are dot products instead of tiles. They are
+summed in another order; whether they are so many is asked of all rows, so this does not depend on the cut either.
 """
 
 from __future__ import annotations

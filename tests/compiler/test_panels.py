@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import tiercel as tc
 from tests.compiler.tracing import Compiled, compare
+from tiercel.compiler import lower
 from tiercel.compiler.lower import lower_region
 from tiercel.compiler.passes import prepare
 from tiercel.loops import to_text
@@ -244,6 +245,20 @@ def test_floating_point_flags_of_all_columns():
         return a + 1, b
 
     compare(unit, (random(3, 4),), (np.full((2, 4), 1e4, np.float32),))
+
+
+@pytest.mark.parametrize(("k", "h", "dtype"), [(600, 17, np.float32), (64, 80, np.float32), (33, 20, np.float64)])
+def test_bits_are_those_of_the_product_as_it_stands(k, h, dtype, monkeypatch):
+    step = lstm_step(k, h, dtype)
+    given = [(random(n, k, dtype=dtype), random(n, h, dtype=dtype)) for n in (4, 33)]
+    with_panels = Compiled(step, *given[0])
+    assert panels(with_panels) == [4]
+    monkeypatch.setattr(lower, "products_to_postpone", lambda state, items: set())
+    without = Compiled(step, *given[0])
+    assert panels(without) == [0]
+    for arguments in given:
+        for one, other in zip(with_panels(*arguments), without(*arguments), strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 def split_in_two(z):

@@ -75,10 +75,12 @@ def tiercel_call(layer: Layer) -> Callable[[Any], Any]:
 
     w, b = (tc.constant(a) for a in arrays(layer)[1:])
     stride, padding, groups, dilation = layer.stride, layer.padding, layer.groups, layer.dilation
-    operator = tc.ops.conv1d if len(layer.image) == 3 else tc.ops.conv2d
 
     def convolve(x: Any) -> Any:
-        return np.maximum(operator(x, w, b, stride=stride, padding=padding, dilation=dilation, groups=groups), 0)
+        return np.maximum(tc.ops.conv2d(x, w, b, stride=stride, padding=padding, dilation=dilation, groups=groups), 0)
+
+    def convolve_line(x: Any) -> Any:
+        return np.maximum(tc.ops.conv1d(x, w, b, stride=stride, padding=padding, dilation=dilation, groups=groups), 0)
 
     def pool(x: Any) -> Any:
         return tc.ops.max_pool2d(x, kernel_size=2)
@@ -86,7 +88,8 @@ def tiercel_call(layer: Layer) -> Callable[[Any], Any]:
     def mean(x: Any) -> Any:
         return x.mean(axis=(2, 3))
 
-    made = tc.jit(convolve if layer.filters else pool if "2 x 2" in layer.name else mean)
+    layer_of = convolve_line if len(layer.image) == 3 else convolve
+    made = tc.jit(layer_of if layer.filters else pool if "2 x 2" in layer.name else mean)
     x = arrays(layer)[0]
     for size in (x.shape[-1], x.shape[-1] + 32):
         made.warmup(np.ones((*x.shape[:-1], size), np.float32))

@@ -66,6 +66,7 @@ ROUND: Final = 16
 """Columns of a part of a row are a multiple of this."""
 CHAIN_BYTES: Final = 448 << 10
 """Of what a block of two convolutions lays out."""
+CHAIN_BLOCKS_PER_THREAD: Final = 2
 CHAIN_COLUMNS: Final = 128
 """Most columns of such a block: the nearer to a square, the less is computed twice."""
 
@@ -157,7 +158,8 @@ class Blocks:
         images = _mul(batch, groups)
         sums = _mul(_mul(images, outer), _mul(height, width))
         work = let("work", _mul(sums, dim_expression(self.taps)))
-        threads = _mul(_max(THREAD_COUNT, _ONE), Const(BLOCKS_PER_THREAD, INDEX))
+        each = BLOCKS_PER_THREAD if self.inside is None else CHAIN_BLOCKS_PER_THREAD
+        threads = _mul(_max(THREAD_COUNT, _ONE), Const(each, INDEX))
         wanted = let("wanted", Select(Compare("ge", work, Const(LARGE, INDEX)), threads, _ONE))
         parts = _max(_ceil_div(width, self._most_columns(bounded=False)), _ONE)
         if self.is_line:
@@ -175,6 +177,9 @@ class Blocks:
             fitting = Binary("sub", _div(self.elements, area), Const(self.more_rows, INDEX))
             most_rows = _max(_min(fitting, _div(Const(self._positions, INDEX), columns)), _ONE)
             cut = _min(_ceil_div(wanted, _mul(images, across)), _ceil_div(height, Const(LEAST_ROWS, INDEX)))
+            # as many for each thread
+            shared = _mul(_div(cut, THREAD_COUNT), THREAD_COUNT)
+            cut = let("cut", _max(shared, _min(cut, THREAD_COUNT)))
             pieces = let("pieces", _max(_max(_ceil_div(height, most_rows), cut), _ONE))
             rows = let("rows", _max(_ceil_div(height, pieces), _ONE))
             down = let("down", _max(_ceil_div(height, rows), _ONE))

@@ -27,7 +27,7 @@ def compiled_form(name: str) -> str | None:
     if name in CONTRACTIONS:
         return "a product with a fused epilogue"
     if name in CONVOLUTIONS:
-        return "products of windows with a fused epilogue"
+        return "sums over windows in registers, what follows fused"
     if name in COMPOSITES or name in DERIVED:
         return "written out in others"
     return "loops of its own, or a view" if name in RULES else None

@@ -132,7 +132,7 @@ def test_frozen_operands_of_any_dtype(dtype, sizes, turned):
     fixed = tc.constant(np.ascontiguousarray(w.T) if turned else w)
     packed = Compiled((lambda x: x @ np.transpose(fixed)) if turned else (lambda x: x @ fixed), x)
     plain = Compiled((lambda x, w: x @ np.transpose(w)) if turned else (lambda x, w: x @ w), x, np.array(fixed))
-    assert packed.runner.lowered.interface.packs or (kind.itemsize < 4 and exact) or n == 1
+    assert packed.runner.lowered.interface.packs or n == 1
     got, again, want = packed(x), plain(x, np.array(fixed)), x @ w
     assert got.dtype == again.dtype == want.dtype
     np.testing.assert_array_equal(np.asarray(got, np.float64 if kind.is_half else None), again)
@@ -188,3 +188,21 @@ def test_a_captured_matrix_is_transposed_by_its_attribute():
         compiled = Compiled(lambda x: x @ w.T, x)  # noqa: B023
         assert len(compiled.runner.lowered.interface.packs) == (not w.flags.writeable)
         np.testing.assert_allclose(compiled(x), x @ w.T, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("small", "other"), [("int8", "int8"), ("uint8", "int8"), ("int16", "uint16"), ("int8", "int32")]
+)
+def test_small_integers_are_summed_in_32_bits(small, other):
+    """Quantised products: exact, with weights packed as they are, and none of their size widened."""
+    x, w = whole(9, 300, dtype=other), whole(300, 65, dtype=small)
+    fixed = tc.constant(w)
+    for function, arguments in (
+        (lambda x: x.astype(np.int32) @ fixed.astype(np.int32), (x,)),
+        (lambda x, w: x.astype(np.int32) @ w.astype(np.int32), (x, w)),
+    ):
+        compiled = Compiled(function, *arguments)
+        np.testing.assert_array_equal(compiled(*arguments), x.astype(np.int32) @ w.astype(np.int32))
+        text = to_text(compiled.runner.lowered.function)
+        assert " int32[300, 65]" not in text
+        assert bool(compiled.runner.lowered.interface.packs) == (len(arguments) == 1)

@@ -1,6 +1,6 @@
 """Leave it to a product to widen its right operand.
 
-    v = astype(w, float32); x @ v   ->   x @ w      where w is float16 or bfloat16
+    v = astype(w, float32); x @ v   ->   x @ w      where w is float16 or bfloat16; int32: where it is a smaller integer
 
 In: a region whose composites are expanded. Out: the same region, in which such products read w itself: their kernels
 widen elements, exactly, as they load them (`codegen.cpu.mixed`), so that no copy of w in twice its size is made, and a
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tiercel.compiler.graph import Branch, Graph, Loop, Node, Region, Result, Step, Value, own_uses, steps
+from tiercel.loops.form import NARROW
 from tiercel.operators.types import ArrayType
 
 __all__ = ["take_casts"]
@@ -36,13 +37,13 @@ def take_casts(region: Region) -> Region:
 
 
 def _widens(node: Node) -> bool:
-    """Is it an astype from a half type to float32, of a matrix or a stack?"""
+    """Is it an astype of a matrix or a stack that a product can do?"""
     if node.operator != "astype":
         return False
     to, of = node.outputs[0].type, node.inputs[0].type
     return (
-        isinstance(to, ArrayType) and isinstance(of, ArrayType) and of.rank > 1 and of.dtype.is_half
-        and to.dtype.name == "float32"
+        isinstance(to, ArrayType) and isinstance(of, ArrayType) and of.rank > 1
+        and of.dtype.name in NARROW.get(to.dtype.name, ())
     )  # fmt: skip
 
 

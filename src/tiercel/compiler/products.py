@@ -23,6 +23,7 @@ from tiercel.compiler.pointwise import element_statements, needed_outside, outsi
 from tiercel.dtypes import DType, as_dtype
 from tiercel.loops.form import (
     INDEX,
+    NARROW,
     Allocate,
     Block,
     Buffer,
@@ -49,7 +50,7 @@ def lower_product(state: Lowerer, group: Group, node: Node) -> None:
     assert isinstance(output.type, ArrayType)
     right = y.root.dtype
     if (
-        not (dtype is right or (dtype.name == "float32" and right.is_half))
+        not (dtype is right or right.name in NARROW.get(dtype.name, ()))
         or dtype.kind not in "fiu"
         or output.type.dtype not in (dtype, dtype.accumulator)
     ):
@@ -127,7 +128,7 @@ def _summed_in(dtype: DType) -> DType:
 
 def _widened_in_registers(state: Lowerer, dtype: DType, right: Memory) -> bool:
     """Does the product itself widen the right operand? Its columns have to be packed before, or its rows contiguous."""
-    if not dtype.is_half or len(right.shape) < 2 or right.shape[-1] == 1:
+    if len(right.shape) < 2 or right.shape[-1] == 1:
         return False
     return right.strides[-1] == 1 or (len(right.shape) == 2 and state.is_frozen(right))
 

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from tiercel.dtypes import DType, as_dtype
 
@@ -504,9 +505,14 @@ class Contract(Stmt):
         )
 
 
+NARROW: Final = {"float32": ("float16", "bfloat16"), "int32": ("int8", "uint8", "int16", "uint16")}
+"""Dtypes that a product widens to another one as it reads its right operand."""
+
+
 def _stored_for(dtype: DType) -> tuple[DType, ...]:
     """Dtypes of a right operand that is widened as it is multiplied with a left one of this dtype."""
-    return (as_dtype("float16"), as_dtype("bfloat16")) if dtype.name == "float32" else ()
+    names = NARROW.get(dtype.name, ())
+    return tuple(map(as_dtype, names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -515,7 +521,7 @@ class Multiply(Stmt):
 
     With `accumulate` it is `c += a @ b`. `a` and `b` may have any strides unless `b` is `packed` (see `Contract`); rows
     of `c` are contiguous. `before` columns to the left of `b` may be read as well (None: none). Beside float32 `b` may
-    be float16 or bfloat16.
+    be float16 or bfloat16, beside int32 an integer of 8 or 16 bits.
 
     With `firsts`, `b` is packed as panels (see `Contract`) and `c` has as many parts of equal width side by side: part
     p is `a @ b[:, firsts[p] + start : firsts[p] + start + n]`, and what follows it up to the next part is not kept.

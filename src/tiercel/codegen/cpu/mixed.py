@@ -4,14 +4,15 @@ In: a stored dtype and a `Target`. Out: the functions of `names.mixed_names`, li
 rows of c contiguous, nothing beyond the operands read, nothing beyond (m, n) of c written.
 
 * `mixed(a, a_row, a_col, b, b_row, b_col, c, c_row, m, n, k, accumulate, scratch)`: c = a @ b, or += that. b is of the
-  stored dtype, a and c are of the one in which products are summed: float32 for float16 and bfloat16, else the same.
+  stored dtype, a and c are of the one in which products are summed (`summed_in`): float32 for float16 and bfloat16,
+  int32 for integers of 8 and 16 bits, else the same.
 * `mixed.packed(a, a_row, a_col, panels, c, c_row, m, n, k, accumulate)`: the same with `b` packed.
 * `mixed.pack(b, b_row, b_col, panels, n, k)`: b as panels of `panel_columns` columns, k rows each, in the stored dtype;
   the last one is filled up with zeros.
 
-Half types stay 16 bits wide up to the register: a tile loads, widens (exactly) and multiplies, so that few rows by
-frozen weights read half of what float32 would. The order of sums is that of `gemm`: k in order within blocks of
-`K_BLOCK`, then the blocks. Sums of integers wrap around, as NumPy's do, in any order.
+Narrow types stay as they are up to the register: a tile loads, widens (exactly) and multiplies, so that few rows by
+frozen weights read half, or a quarter, of what the wide type would. The order of sums is that of `gemm`: k in order
+within blocks of `K_BLOCK`, then the blocks. Sums of integers wrap around, as NumPy's do, in any order.
 
 What is not packed goes panel by panel through `scratch`. That costs one pass over b for each call, beside the m passes
 of the product; NumPy has no better than a loop over elements for these dtypes.
@@ -26,7 +27,7 @@ from tiercel.codegen.cpu.names import mixed_names
 from tiercel.codegen.cpu.target import Target
 from tiercel.codegen.cpu.text import REGISTER_TYPE, first_lanes
 from tiercel.codegen.cpu.tile import AHEAD_CYCLES, panel_columns, tile_shape
-from tiercel.dtypes import DType
+from tiercel.dtypes import DType, as_dtype
 
 _TILE: Final = (
     "ptr noalias %a, i64 %a_row, i64 %a_col, ptr noalias %b, ptr noalias %c, i64 %c_row, i64 %k, i64 %columns, "
@@ -34,11 +35,16 @@ _TILE: Final = (
 )
 
 
+def summed_in(dtype: DType) -> DType:
+    """The dtype in which products of a stored one are summed, that of a and c."""
+    return as_dtype("int32") if dtype.kind in "iu" and dtype.itemsize < 4 else dtype.accumulator
+
+
 class _Family:
     """The types of one dtype on one target."""
 
     def __init__(self, dtype: DType, target: Target) -> None:
-        wide = dtype.accumulator
+        wide = summed_in(dtype)
         self.dtype, self.target = dtype, target
         self.stored, self.element = REGISTER_TYPE[dtype.name], REGISTER_TYPE[wide.name]
         self.stored_size, self.size = dtype.itemsize, wide.itemsize
@@ -58,6 +64,10 @@ class _Family:
         load = f"load <{self.lanes} x {self.stored}>, ptr {at}, align {self.stored_size}"
         if self.stored == self.element:
             return [f"  %{name} = {load}"]
+        if not self.floating:
+            extend = "sext" if self.dtype.is_signed else "zext"
+            small = f"<{self.lanes} x {self.stored}>"
+            return [f"  %{name}.h = {load}", f"  %{name} = {extend} {small} %{name}.h to {self.vector}"]
         if self.dtype.name == "float16":
             return [f"  %{name}.h = {load}", f"  %{name} = fpext <{self.lanes} x half> %{name}.h to {self.vector}"]
         words = f"<{self.lanes} x i32>"
@@ -128,36 +138,46 @@ def _tile(f: _Family, rows: int, vectors: int) -> str:
     ]
     # adding what was there or zero changes no bit: a sum that begins with zero is no negative zero
     add = "fadd" if f.floating else "add"
-    for label in ("whole", "part"):
-        out.append(f"{label}:")
-        if label == "part":
-            for v in range(vectors):
-                out += [
-                    f"  %left.{v} = sub i64 %columns, {v * f.lanes}",
-                    f"  %some.{v} = call i64 @llvm.smax.i64(i64 %left.{v}, i64 0)",
-                    *first_lanes(f"mask.{v}", f"%some.{v}", f.lanes),
-                    f"  %old.{v} = and {f.mask} %mask.{v}, %old",
-                ]
-        for r in range(rows):
-            out += [
-                f"  %{label}.off.{r} = mul i64 %c_row, {r}",
-                f"  %{label}.c.{r} = getelementptr {f.element}, ptr %c, i64 %{label}.off.{r}",
-            ]
-            for v in range(vectors):
-                at, old = f"%{label}.c.{r}.{v}", "%old" if label == "whole" else f"%old.{v}"
-                given = f"ptr {at}, i32 {f.size}, {f.mask} {old}, {f.vector} zeroinitializer"
-                out += [
-                    f"  {at} = getelementptr {f.element}, ptr %{label}.c.{r}, i64 {v * f.lanes}",
-                    f"  {at}.old = call {f.vector} @llvm.masked.load.{f.suffix}.p0({given})",
-                    f"  {at}.new = {add} {f.vector} {at}.old, %total.{r}.{v}",
-                ]
-                if label == "whole":
-                    out.append(f"  store {f.vector} {at}.new, ptr {at}, align {f.size}")
-                else:
-                    given = f"{f.vector} {at}.new, ptr {at}, i32 {f.size}, {f.mask} %mask.{v}"
-                    out.append(f"  call void @llvm.masked.store.{f.suffix}.p0({given})")
-        out.append("  ret void")
-    return "\n".join([*out, "}"])
+    out.append("whole:")
+    for r in range(rows):
+        out += [
+            f"  %c.off.{r} = mul i64 %c_row, {r}",
+            f"  %c.{r} = getelementptr {f.element}, ptr %c, i64 %c.off.{r}",
+        ]
+    out += [f"  %c.{r}.{v} = getelementptr {f.element}, ptr %c.{r}, i64 {v * f.lanes}" for r, v in tile]
+    out += ["  br i1 %accumulate, label %whole.add, label %whole.set", "whole.add:"]
+    for r, v in tile:
+        out += [
+            f"  %old.{r}.{v} = load {f.vector}, ptr %c.{r}.{v}, align {f.size}",
+            f"  %both.{r}.{v} = {add} {f.vector} %old.{r}.{v}, %total.{r}.{v}",
+            f"  store {f.vector} %both.{r}.{v}, ptr %c.{r}.{v}, align {f.size}",
+        ]
+    out += ["  ret void", "whole.set:"]
+    out += [f"  store {f.vector} %total.{r}.{v}, ptr %c.{r}.{v}, align {f.size}" for r, v in tile]
+    out += ["  ret void", "part:"]
+    for v in range(vectors):
+        out += [
+            f"  %left.{v} = sub i64 %columns, {v * f.lanes}",
+            f"  %some.{v} = call i64 @llvm.smax.i64(i64 %left.{v}, i64 0)",
+            *first_lanes(f"mask.{v}", f"%some.{v}", f.lanes),
+            f"  %old.{v} = and {f.mask} %mask.{v}, %old",
+        ]
+    for r in range(rows):
+        out += [
+            f"  %part.off.{r} = mul i64 %c_row, {r}",
+            f"  %part.c.{r} = getelementptr {f.element}, ptr %c, i64 %part.off.{r}",
+        ]
+    for r, v in tile:
+        at = f"%part.c.{r}.{v}"
+        loaded = f"ptr {at}, i32 {f.size}, {f.mask} %old.{v}, {f.vector} zeroinitializer"
+        stored = f"{f.vector} {at}.new, ptr {at}, i32 {f.size}, {f.mask} %mask.{v}"
+        out += [
+            f"  {at} = getelementptr {f.element}, ptr %part.c.{r}, i64 {v * f.lanes}",
+            f"  {at}.old = call {f.vector} @llvm.masked.load.{f.suffix}.p0({loaded})",
+            f"  {at}.new = {add} {f.vector} {at}.old, %total.{r}.{v}",
+            f"  call void @llvm.masked.store.{f.suffix}.p0({stored})",
+        ]
+    return "\n".join([*out, "  ret void", "}"])
 
 
 def _driver(f: _Family, *, packed: bool) -> str:
@@ -342,7 +362,7 @@ def _pack(f: _Family) -> str:
 
 
 def emit_mixed(dtype: DType, target: Target) -> tuple[list[str], list[str]]:
-    """(declarations, functions) of the products of float16, bfloat16, int32 or int64."""
+    """(declarations, functions) of the products of a dtype of `names.MIXED`."""
     f = _Family(dtype, target)
     declarations = [
         "declare i64 @llvm.smin.i64(i64, i64)",

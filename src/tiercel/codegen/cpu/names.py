@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 GEMM_DTYPES: Final = ("float32", "float64")
-MIXED_DTYPES: Final = ("float16", "bfloat16", "int32", "int64")
+MIXED_DTYPES: Final = ("float16", "bfloat16", "int8", "uint8", "int16", "uint16", "int32", "int64")
 
 CORE: Final = "core"
 RARE: Final = "rare"
@@ -39,7 +39,7 @@ WIDTHS: Final = (2, 3, 4)
 """Vectors that panels may have; which of them a processor has says `tile.widths`. The first of those is in the piece of
 the dtype, the others are pieces of their own (`float32.v4`)."""
 MIXED: Final = {f"mixed {dtype}": dtype for dtype in MIXED_DTYPES}
-"""Products of what is stored in 16 bits, and of integers."""
+"""Products of half types and of integers."""
 PIECES: Final = (
     CORE, RARE, *GEMM_DTYPES, *CONVOLUTIONS, *PANELS, *(f"{d}.v{width}" for d in GEMM_DTYPES for width in WIDTHS),
     *MIXED,
@@ -70,9 +70,9 @@ def gemm_names(dtype: DType, vectors: int = 0) -> tuple[str, str, str, str]:
 
 def mixed_of(dtype: DType) -> str | None:
     """The family of `MIXED` that multiplies matrices of a dtype; None for those of `gemm_names`, and for others."""
-    if dtype.name in ("float16", "bfloat16"):
+    if dtype.name in MIXED_DTYPES:
         return dtype.name
-    return f"int{dtype.bits}" if dtype.kind in "iu" and dtype.itemsize >= 4 else None
+    return f"int{dtype.bits}" if dtype.kind == "u" else None
 
 
 def mixed_names(dtype: DType) -> tuple[str, str, str]:

@@ -25,7 +25,21 @@ def test_dots(dtype, target):
     name = dots_name(as_dtype(dtype))
     code = map_blob(link(assemble("\n".join([*declarations, function]), target, verify=True), [name]))
     dots = ctypes.CFUNCTYPE(None, P, L, P, P, L, L)(code.address(name))
-    for m, k in ((1, 1), (3, 5), (16, 64), (17, 64), (40, 33), (0, 4), (4, 0), (31, 16), (5, 100), (64, 8)):
+    for m, k in (
+        (1, 1),
+        (3, 5),
+        (16, 64),
+        (17, 64),
+        (40, 33),
+        (0, 4),
+        (4, 0),
+        (31, 16),
+        (5, 100),
+        (64, 8),
+        (7, 32),
+        (33, 128),
+        (18, 96),
+    ):
         a = np.random.default_rng(m * 100 + k).standard_normal((m, k + 3)).astype(dtype)
         x = np.random.default_rng(k).standard_normal(k).astype(dtype)
         y = np.full(m + 2, 7, dtype)

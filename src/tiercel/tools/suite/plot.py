@@ -33,7 +33,7 @@ STYLES: Final = {
     "numba": ("#E69F00", "*"),
 }
 _OTHER: Final = ("#777777", ".")
-_WIDTH: Final = 3.1  # inches of a column: four of them are 1000 pixels at 80 to the inch
+_WIDTH: Final = 3.1  # inches of a column: the letters of three can be read on a page 800 pixels wide
 _MOST_POINTS: Final = 150
 STALL: Final = 5.0
 """A call that takes so many times the median of its stream is drawn whatever points are left out."""
@@ -64,9 +64,9 @@ def draw(record: Mapping[str, Any], path: Path) -> None:
     cases: Sequence[Mapping[str, Any]] = record["cases"]
     if not cases:
         raise TiercelError("nothing to draw")
-    across = min(4, len(cases))
+    across = min(2 if len(cases) == 4 else 3, len(cases))
     blocks = -(-len(cases) // across)
-    settings = {"svg.hashsalt": "tiercel", "svg.fonttype": "none", "font.size": 8, "axes.titlesize": 9}
+    settings = {"svg.hashsalt": "tiercel", "svg.fonttype": "none", "font.size": 9, "axes.titlesize": 10}
     with mpl.rc_context(settings):
         figure = Figure(figsize=(max(5.5, _WIDTH * across), 5.0 * blocks + 0.5), layout="constrained")
         grid = figure.subplots(2 * blocks, across, squeeze=False)

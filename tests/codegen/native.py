@@ -22,12 +22,18 @@ FLAGS = {"invalid value": 1, "divide by zero": 4, "overflow": 8}
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 
 
-def build(function: Function, target: Target | None = None) -> Mapped:
-    """Machine code for one function, through the bytes form of the blob."""
+def build(
+    function: Function,
+    target: Target | None = None,
+    *,
+    choices: Mapping[int, Any] | None = None,
+    more: Mapping[str, int] | None = None,
+) -> Mapped:
+    """Machine code for one function, through the bytes form of the blob; `more` are further imports."""
     target = target or Target.host()
-    obj = assemble(emit(check(function), target), target, verify=True)
+    obj = assemble(emit(check(function), target, choices), target, verify=True)
     blob = Blob.from_bytes(link(obj, [function.name, f"{function.name}.arena"]).to_bytes())
-    return map_blob(blob, imports(target) if blob.imports else {})
+    return map_blob(blob, {**imports(target), **(more or {})} if blob.imports else {})
 
 
 @functools.cache

@@ -133,6 +133,34 @@ ROWS: Final = (
         "Entries whose median decides about taking a kernel out.",
     ),
     Setting(
+        "tune",
+        kinds.choice("off", "use", "on"),
+        "on",
+        ("TIERCEL_TUNE",),
+        "Products of matrices: on measures which way is fastest here, use takes only what was measured earlier.",
+    ),
+    Setting(
+        "tune_after_ms",
+        kinds.number(0, "ms"),
+        1000.0,
+        ("TIERCEL_TUNE_AFTER_MS",),
+        "Total time in a kernel before its products are measured.",
+    ),
+    Setting(
+        "tune_budget_ms",
+        kinds.number(0, "ms"),
+        500.0,
+        ("TIERCEL_TUNE_BUDGET_MS",),
+        "Time for measuring the products of one kernel.",
+    ),
+    Setting(
+        "tune_total_ms",
+        kinds.number(0, "ms"),
+        5000.0,
+        ("TIERCEL_TUNE_TOTAL_MS",),
+        "Time for measuring in one process; what takes longer stays as it is.",
+    ),
+    Setting(
         "log",
         kinds.choice("off", "error", "warning", "info", "debug"),
         "off",
@@ -207,6 +235,10 @@ class Settings(Mapping[str, Any]):
     profile_sample: int
     demote_ratio: float
     demote_window: int
+    tune: Literal["off", "use", "on"]
+    tune_after_ms: float
+    tune_budget_ms: float
+    tune_total_ms: float
     log: Literal["off", "error", "warning", "info", "debug"]
     log_format: Literal["text", "json"]
     debug: int

@@ -39,7 +39,17 @@ from tiercel.hotpath.protocol import ProtocolError, decode, encode
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["BuildLock", "Entry", "EntryInfo", "KernelCache", "Place", "environment_key", "find_place", "kernel_key"]
+__all__ = [
+    "BuildLock",
+    "Entry",
+    "EntryInfo",
+    "KernelCache",
+    "Place",
+    "environment_key",
+    "find_place",
+    "kernel_key",
+    "tuning_key",
+]
 
 Place = Literal["disk", "read-only", "temporary", "memory"]
 
@@ -80,6 +90,23 @@ def kernel_key(*parts: bytes) -> bytes:
         digest.update(struct.pack("<Q", len(part)))
         digest.update(part)
     return digest.digest()
+
+
+@functools.cache
+def tuning_key() -> str:
+    """What measured times are kept under: the processor, and the source of the kernels that were measured."""
+    root = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+    digest = blake2b("\n".join(_processor()).encode(), digest_size=12)
+    for name in _MEASURED:
+        with contextlib.suppress(OSError), open(os.path.join(root, *name.split("/")), "rb") as file:
+            digest.update(file.read())
+    return digest.hexdigest()
+
+
+_MEASURED: Final = (
+    "codegen/cpu/gemm.py", "codegen/cpu/tile.py", "codegen/cpu/pack.py", "codegen/cpu/contract.py",
+    "codegen/cpu/choice.py", "codegen/cpu/threads.py", "tuner/measure.py",
+)  # fmt: skip
 
 
 def _version_of(package: str) -> str:

@@ -62,6 +62,10 @@ KINDS: Final[Mapping[str, tuple[int, Callable[[Mapping[str, Any]], str]]]] = {
     "generated": (logging.INFO, _generated),
     "patched": (logging.INFO, _patched),
     "improved": (logging.INFO, lambda f: f"{_generated(f)}: better code for {f['region']}"),
+    "tuned": (
+        logging.INFO,
+        lambda f: f"Products of {f['region']} tuned in {_plain_number(f['total_ms'])} ms: {f['text']}",
+    ),
     "rejected": (logging.WARNING, lambda f: f"Kernel of {f['region']} rejected: {f['reason']}"),
     "unsupported": (logging.INFO, lambda f: f"{f['region']} stays interpreted: {f['reason']}"),
     "demoted": (logging.WARNING, lambda f: f"Kernel of {f['region']} taken out: {f['reason']}"),

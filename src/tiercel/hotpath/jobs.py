@@ -6,21 +6,27 @@ so that tests can make a worker die in every way there is.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from tiercel.codegen.cpu.names import CORE
 from tiercel.codegen.pieces import Library, base_piece, is_quick, needed_pieces, versions
 from tiercel.errors import TiercelError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tiercel.codegen.blob import Blob
     from tiercel.codegen.cpu.choice import Choice
     from tiercel.codegen.cpu.target import Target
     from tiercel.hotpath.native import Runtime
     from tiercel.loops.form import Block, Function
+    from tiercel.tuner.measure import Bench
+    from tiercel.tuner.session import Demand, Tuned
 
-__all__ = ["JOBS", "Refused", "Reporter", "introduce", "run"]
+__all__ = ["JOBS", "Refused", "Reporter", "introduce", "product_bench", "run", "tuned_products"]
 
 
 class Reporter:
@@ -342,6 +348,152 @@ def _chosen_piece(name: str, *, quick: bool) -> tuple[str, bytes]:
 
 
 _library: Final = Library(_pieces.get, piece)
+
+
+@contextlib.contextmanager
+def product_bench(threads: int) -> Iterator[Bench]:
+    """What measures products with so many threads, in this process."""
+    from tiercel.codegen.cpu.threads import RUN, WORKER
+    from tiercel.codegen.pool import ThreadPool
+    from tiercel.tuner.measure import Bench
+
+    pool = None
+    if threads > 1:
+        with contextlib.suppress(OSError):
+            pool = ThreadPool(_library.address(RUN), _library.address(WORKER), threads)
+    try:
+        yield Bench(_library.address, pool.address if pool else 0, pool.threads if pool else 1)
+    finally:
+        if pool is not None:
+            pool.close()
+
+
+@job
+def tune(payload: Any, reporter: Reporter) -> Any:
+    """Measure products and choose how they are carried out.
+
+    Where a piece of the runtime library is missing that some way needs, one piece is made instead, and the job is to be
+    asked for again: other jobs wait behind this one.
+
+    Args:
+        payload: `demands` (see `session.Demand`), `threads`, `budget_ms`, `folder` and `key` of the store (None: memory
+            of this worker), `pieces` of the runtime library that the caller has.
+        reporter: told what is being measured.
+
+    Returns:
+        `tuned` (see `session.Tuned.to_data`), `again`, `spent_ms`, `messages` for people, `pieces` that were made.
+    """
+    import pathlib
+
+    from tiercel.codegen.cpu.target import Target
+    from tiercel.codegen.cpu.tile import widths
+    from tiercel.tuner.session import Demand
+
+    known = payload.get("pieces") or {}
+    for name, raw in known.items():
+        _pieces.setdefault(name, raw)
+    target = Target.host()
+    began = time.perf_counter()
+    demands = [Demand.from_data(data, target) for data in payload["demands"]]
+    needed = {d.product.dtype for d in demands}
+    needed |= {f"{dtype}.v{width}" for dtype in needed for width in widths(target)[1:]} | {CORE}
+    missing = sorted(needed - _pieces.keys())
+    answer: dict[str, Any] = {"tuned": [], "again": len(missing) > 1, "messages": []}
+    for name in missing[:1]:
+        reporter.stage(f"library, {name}")
+        piece(name)
+    if not answer["again"]:
+        folder = payload.get("folder")
+        answer |= tuned_products(
+            demands,
+            pathlib.Path(folder) if folder else None,
+            payload["key"],
+            payload["budget_ms"] / 1e3,
+            reporter.stage,
+        )
+    answer["spent_ms"] = (time.perf_counter() - began) * 1e3
+    answer["pieces"] = {name: raw for name, raw in _pieces.items() if name not in known}
+    return answer
+
+
+_stores: dict[tuple[str, str], Any] = {}
+TUNING_NICE: Final = 5
+"""How much nicer than other jobs measuring is."""
+
+
+def tuned_products(
+    demands: Sequence[Demand],
+    folder: Path | None,
+    key: str,
+    budget_s: float,
+    stage: Callable[[str], None] = lambda what: None,
+    *,
+    most_points: int = 8,
+    progress: Callable[[int, int, str], None] = lambda done, total, what: None,
+    finished: Callable[[Tuned], None] = lambda tuned: None,
+) -> dict[str, Any]:
+    """Measure on a thread of its own that gives way to everything else, and keep what comes of each product at once.
+
+    Returns:
+        `tuned` and `messages`, plain data.
+    """
+    import os
+    import threading
+
+    from tiercel.codegen.cpu.target import Target
+    from tiercel.tuner.predictor import Predictor, Row
+    from tiercel.tuner.session import tune as tune_demands
+    from tiercel.tuner.space import points
+    from tiercel.tuner.store import Store
+
+    messages: list[str] = []
+    place = (str(folder), key)
+    store = _stores.get(place) if folder is None else None
+    if store is None:
+        store = _stores[place] = Store(folder, key, messages.append)
+    predictor = Predictor(Target.host(), store.rows())
+    results: list[Tuned] = []
+    failed: list[BaseException] = []
+
+    def keep(tuned: Tuned) -> None:
+        results.append(tuned)
+        finished(tuned)
+        if not tuned.quiet:
+            return
+        product = tuned.demand.product
+        rows = [
+            Row(product._replace(m=m), point, ns) for m, times in tuned.tried.items()
+            for point, ns in times.items() if point in points(product._replace(m=m), predictor.target)
+        ]  # fmt: skip
+        store.add(rows, {tuned.demand.key: tuned.to_data()})
+
+    def work() -> None:
+        try:
+            with contextlib.suppress(OSError, AttributeError):
+                now = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), min(19, now + TUNING_NICE))
+            threads = max(d.product.threads for d in demands)
+            with product_bench(threads) as bench:
+
+                def told(done: int, total: int, what: str) -> None:
+                    bench.forget_all()
+                    stage(f"tune, {what}")
+                    progress(done, total, what)
+
+                tune_demands(
+                    demands, predictor, bench.time, budget_s=budget_s, most_points=most_points, progress=told,
+                    finished=keep,
+                )  # fmt: skip
+        except BaseException as error:  # noqa: BLE001 - raised again where it can be seen
+            failed.append(error)
+
+    if demands:
+        worker = threading.Thread(target=work, name="tiercel-tune")
+        worker.start()
+        worker.join()
+    if failed:
+        raise failed[0]
+    return {"tuned": [tuned.to_data() for tuned in results], "messages": messages}
 
 
 @job

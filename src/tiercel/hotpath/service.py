@@ -25,12 +25,13 @@ from tiercel.codegen.pieces import Library, needed_pieces, versions
 from tiercel.compiler.graph import Region
 from tiercel.compiler.lower import Lowered
 from tiercel.config.digest import blake2b
-from tiercel.hotpath.cache import BuildLock, KernelCache, environment_key, kernel_key
+from tiercel.hotpath.cache import BuildLock, KernelCache, environment_key, kernel_key, tuning_key
 from tiercel.hotpath.plant import VARIABLE
 from tiercel.hotpath.protocol import encode
 from tiercel.hotpath.queue import Job
 from tiercel.hotpath.wire import TableWriter, WireError
 from tiercel.hotpath.worker import POLL_S, ThreadWorker, Worker
+from tiercel.tuner.winners import read_winners
 
 __all__ = ["CompileService", "Ticket", "TicketState", "service", "worker_busy"]
 
@@ -39,6 +40,8 @@ BUDGET_MS: Final = 30_000.0
 _ASK_AGAIN_S: Final = 0.01
 _START_S: Final = 0.4
 """What a worker takes to load its modules."""
+_TUNING: Final = 2
+"""The priority of measuring: behind everything that is compiled."""
 _WAIT_FOR_OTHERS_S: Final = 60.0
 """Until a process builds what another one has been building all the time."""
 
@@ -131,6 +134,7 @@ class CompileService:
         self.library = Library(self._piece)
         self._pieces: dict[str, bytes] = {}
         self._starting_until = 0.0
+        self._winners: Mapping[str, dict[str, Any]] | None = None
         self.frozen = False
         _services.add(self)
 
@@ -230,6 +234,48 @@ class CompileService:
         self._builds[content, quick] = _Build(job, [ticket], cache_key, quick_key, keep=not planted)
         self.worker(mode).add(job)  # sent by the next `poll`
         return ticket
+
+    def tune(self, demands: list[Any], budget_ms: float) -> Job | None:
+        """Ask for products to be measured; None where nothing can be.
+
+        Args:
+            demands: see `tuner.session.Demand`, plain data.
+            budget_ms: time for measuring.
+
+        Returns:
+            A job whose result is that of `jobs.tune`; give it to `tuned` when it is done.
+        """
+        mode = self.mode
+        if mode == "off" or self.frozen:
+            return None
+        folder = self.cache.folder if self.cache.place in ("disk", "temporary") else None
+        payload = {
+            "demands": demands, "budget_ms": budget_ms, "folder": None if folder is None else str(folder),
+            "key": tuning_key(), "pieces": self._known(),
+        }  # fmt: skip
+        job = Job("tune", payload, BUDGET_MS + budget_ms, priority=_TUNING)
+        self.worker(mode).add(job)
+        return job
+
+    def tuned(self, job: Job) -> dict[str, Any]:
+        """What came of measuring: see `jobs.tune`. Keeps what else the worker made, reports what it said."""
+        answer: dict[str, Any] = job.result
+        for piece, code in answer["pieces"].items():
+            Blob.from_bytes(code)
+            self._pieces[piece] = code
+            self.cache.put(_piece_key(piece), {"name": f"runtime library: {piece}", "made": time.time()}, code)
+        for message in answer["messages"]:
+            self._report(message)
+        self._winners = None
+        return answer
+
+    def winners(self) -> Mapping[str, dict[str, Any]]:
+        """How products are carried out here, as measured by any process of this machine; see `Tuned.to_data`."""
+        found = self._winners
+        if found is None:
+            folder = self.cache.folder
+            found = self._winners = {} if folder is None else read_winners(folder, tuning_key(), self._report)
+        return found
 
     def worker(self, mode: str | None = None) -> Worker | ThreadWorker:
         """The worker of a mode."""

@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "dis": ("disassemble", "print the bytecode of a .msir file or of a function"),
     "asm": ("assemble", "make a .msir file of a printed program"),
     "explain": ("explain", "run a script, then tell what its jitted functions did and why"),
+    "tune": ("tune", "run a script, then find the fastest ways to compute its products of matrices"),
     "stages": ("stages", "print the forms of a function on its way to machine code"),
     "bench": ("bench", "compare with NumPy, torch, ONNX Runtime, JAX and Numba, or run a checkout's measurements"),
     "doctor": ("doctor", "tell what is installed, what is on, and what is not and why"),

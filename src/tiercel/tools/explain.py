@@ -21,7 +21,7 @@ from tiercel.interp import trim
 if TYPE_CHECKING:
     from tiercel.api import JitFunction
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["add_arguments", "run", "run_script"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,11 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the script and print the reports."""
-    if not options.module and not os.path.exists(options.script):
-        raise TiercelError(f"there is no file {options.script!r}")
     states = keep_all()
     already = len(states)
-    code, namespace = _run_script(options.script, options.arguments, module=options.module)
+    code, namespace = run_script(options.script, options.arguments, module=options.module)
     reports = [s.explain() for s in _ordered(states[already:], every=options.all)]
     if options.json:
         text = json.dumps([r.to_dict() for r in reports], indent=2)
@@ -62,7 +60,14 @@ def run(options: argparse.Namespace) -> int:
     return code
 
 
-def _run_script(script: str, arguments: list[str], *, module: bool) -> tuple[int, dict[str, Any]]:
+def run_script(script: str, arguments: list[str], *, module: bool) -> tuple[int, dict[str, Any]]:
+    """Run a script or a module as Python does; its exit code, and its globals, which keep its functions usable.
+
+    Raises:
+        TiercelError: there is no such file.
+    """
+    if not module and not os.path.exists(script):
+        raise TiercelError(f"there is no file {script!r}")
     before = sys.argv, list(sys.path)
     sys.argv = [script, *arguments]
     if module:

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import os
 import threading
+from collections.abc import Mapping
 from typing import Any, Final
 
 from tiercel.codegen.blob import BlobError
@@ -21,6 +22,7 @@ from tiercel.codegen.pool import ThreadPool
 from tiercel.compiler.graph import Region
 from tiercel.compiler.lower import Lowered
 from tiercel.hotpath.processors import available_threads
+from tiercel.hotpath.queue import Job
 from tiercel.hotpath.service import CompileService, service
 from tiercel.hotpath.service import Ticket as ServiceTicket
 from tiercel.vm.dispatch import DROPPED, Built, Choices
@@ -161,6 +163,26 @@ class ServiceBuilder:
             priority=priority,
         )  # fmt: skip
         return _Ticket(self, ticket)
+
+    def winners(self) -> Mapping[str, Any]:
+        """See `dispatch.Builder`."""
+        return self.service.winners()
+
+    def measure(self, demands: list[Any], budget_ms: float) -> Job | None:
+        """See `dispatch.Builder`."""
+        return self.service.tune(demands, budget_ms)
+
+    def measured(self, job: Job) -> dict[str, Any]:
+        """See `dispatch.Builder`."""
+        return self.service.tuned(job)
+
+    def wait_for(self, job: Job, timeout: float | None) -> bool:
+        """See `dispatch.Builder`."""
+        return self.service.worker().wait(timeout, job)
+
+    def poll(self) -> None:
+        """See `dispatch.Builder`."""
+        self.service.poll()
 
     def prime(self) -> bool:
         """Do a part of what the first kernel of a process needs; false when all is done."""

@@ -45,10 +45,12 @@ from tiercel.hotpath import policy
 from tiercel.hotpath.courtesy import courtesy
 from tiercel.hotpath.events import events
 from tiercel.hotpath.history import history
+from tiercel.hotpath.queue import Job
 from tiercel.hotpath.service import worker_busy
 from tiercel.operators.layout import layout_class
 from tiercel.values.ragged import Ragged
 from tiercel.values.tensor import Tensor
+from tiercel.vm import tuning
 from tiercel.vm.context import machine
 from tiercel.vm.entry import MISS, Entry, Frames, fixed_bytes, make_entry
 from tiercel.vm.forms import show
@@ -57,6 +59,7 @@ from tiercel.vm.ledger import Entry as LedgerEntry
 from tiercel.vm.naming import name_for_tools
 from tiercel.vm.samples import sampled_scalars, scalars_of
 from tiercel.vm.stub import make_function, make_preamble, make_table
+from tiercel.vm.tuning import Tuning, known_choices
 
 __all__ = ["DROPPED", "INTERNAL", "Builder", "Built", "SignatureState", "Ticket", "Tiers", "over_limit", "signature_of"]
 
@@ -150,6 +153,21 @@ class Builder(Protocol):
             choices: how its products are to be carried out, by their number, in plain form (`codegen.cpu.choice`).
         """
 
+    def winners(self) -> Mapping[str, Any]:
+        """How products were found to be fastest on this machine, see `CompileService.winners`."""
+
+    def measure(self, demands: list[Any], budget_ms: float) -> Job | None:
+        """Have products measured; None where nothing can be. See `CompileService.tune`."""
+
+    def measured(self, job: Job) -> dict[str, Any]:
+        """What came of it, once the job is done."""
+
+    def wait_for(self, job: Job, timeout: float | None) -> bool:
+        """Wait for a job of `measure`; false when the time was up first."""
+
+    def poll(self) -> None:
+        """Do what can be done without waiting."""
+
     def available(self) -> str | None:
         """Why nothing can be compiled; None if it can."""
 
@@ -224,6 +242,7 @@ class Variant:
     restored: bool = False  # it was demoted once and put back
     hints: dict[str, Any] = field(default_factory=dict)
     better: Ticket | None = None  # better code under way
+    tuning: Tuning = field(default_factory=Tuning)
     work: Generator[None] | None = None  # what is to be done here before it can be compiled
     timings: dict[int, deque[int]] = field(default_factory=dict)
     conditions: dict[Any, Condition] = field(default_factory=dict)
@@ -586,8 +605,12 @@ class Tiers:
         variant.classes = list(environment.classes)
         variant.functions = {id(f): f for f in environment.functions}
         variant.hints = {"scalars": sampled_scalars(variant.lowered.interface, scalars, state.scalars)}
+        choices, variant.tuning.from_store = known_choices(
+            variant.lowered, dict(region.sample), settings, service.winners
+        )
+        variant.tuning.choices = choices
         variant.ticket = service.submit(
-            region, variant.lowered, dict(variant.stages_ms), hints=variant.hints, quick=quick
+            region, variant.lowered, dict(variant.stages_ms), hints=variant.hints, quick=quick, choices=choices
         )
         self.pending.append((state, variant))
 
@@ -618,28 +641,13 @@ class Tiers:
         lowered = variant.lowered
         assert lowered is not None
         assert variant.region is not None
-        function = lowered.function
         reason = over_limit(self.settings(), built)
         if reason is not None:
             variant.reason = reason
             self._ledger("fallback", variant.reason).add()
             events().add("rejected", region=self.name, reason=variant.reason)
             return
-        entry = make_entry(
-            packed_as(lowered.interface, built.widths),
-            variant.conditions,
-            variant.functions,
-            words=frame_words(function),
-            frame_size=frame_size(function),
-            code=built.code,
-            arena=built.arena,
-            frames=built.frames,
-            description=f"{self.name} {variant.region.signature}",
-            sites=lowered.sites,
-            keep=built.keep,
-            classes=variant.classes,
-        )
-        self._equip(entry, variant, lowered, built)
+        entry = self._make(variant, built)
         variant.entry, variant.built = entry, built
         variant.patched_ns = time.perf_counter_ns()
         variant.stages_ms.update(built.times_ms)
@@ -657,6 +665,58 @@ class Tiers:
             "patched", region=self.name, signature=variant.region.signature, from_cache=built.from_cache,
             total_ms=sum(built.times_ms.values()), times_ms=dict(built.times_ms),
         )  # fmt: skip
+
+    def replace(self, variant: Variant, built: Built) -> str | None:
+        """Run other code of the same Signature from now on, whose products are carried out in another way; why not, or
+        None. A call runs the old code or the new one to its end, each with operands packed as it needs them.
+        """
+        reason = over_limit(self.settings(), built)
+        if reason is not None:
+            return reason
+        old = variant.entry
+        assert old is not None
+        entry = self._make(variant, built)
+        entry.follow(old)
+        variant.entry, variant.built = entry, built
+        variant.timings.clear()
+        self.entries = tuple(entry if e is old else e for e in self.entries)
+        self.publish()
+        settings = self.settings()
+        if settings.perf_map or settings.gdb:
+            name_for_tools(built.keep, built.frames.library, settings, self.name, self.function.__code__)
+        return None
+
+    def restore(self, variant: Variant, entry: Entry, built: Built) -> None:
+        """Run the code of before again."""
+        newer = variant.entry
+        assert newer is not None
+        entry.follow(newer)
+        variant.entry, variant.built = entry, built
+        variant.timings.clear()
+        self.entries = tuple(entry if e is newer else e for e in self.entries)
+        self.publish()
+
+    def _make(self, variant: Variant, built: Built) -> Entry:
+        """The entry of a variant's code, with its way through the stub."""
+        lowered = variant.lowered
+        assert lowered is not None
+        assert variant.region is not None
+        entry = make_entry(
+            packed_as(lowered.interface, built.widths),
+            variant.conditions,
+            variant.functions,
+            words=frame_words(lowered.function),
+            frame_size=frame_size(lowered.function),
+            code=built.code,
+            arena=built.arena,
+            frames=built.frames,
+            description=f"{self.name} {variant.region.signature}",
+            sites=lowered.sites,
+            keep=built.keep,
+            classes=variant.classes,
+        )
+        self._equip(entry, variant, lowered, built)
+        return entry
 
     def _equip(self, entry: Entry, variant: Variant, lowered: Lowered, built: Built) -> None:
         """Give an entry its way through the machine-code stub."""
@@ -730,6 +790,7 @@ class Tiers:
         improve(self, variant, DROPPED)
         settings = self.settings()
         bucket = size_class(arguments)
+        tuning.watch(self, variant, arguments, bucket, elapsed, DROPPED)
         times = variant.timings.setdefault(bucket, deque(maxlen=settings.demote_window))
         times.append(elapsed)
         baseline = state.interpreted.get(bucket)
@@ -822,12 +883,13 @@ class Tiers:
             self.poll()
         for state in list(self.signatures.values()):
             for variant in state.variants:
-                if variant.better is None or variant.entry is None:
-                    continue
                 left = None if end is None else max(0.0, end - time.monotonic())
-                if not variant.better.wait(left):
+                if variant.better is not None and variant.entry is not None:
+                    if not variant.better.wait(left):
+                        return False
+                    improve(self, variant, DROPPED)
+                if not tuning.wait(self, variant, DROPPED, end):
                     return False
-                improve(self, variant, DROPPED)
         return True
 
     def unmet(self, state: SignatureState | None) -> str:

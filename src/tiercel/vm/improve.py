@@ -9,9 +9,9 @@ Invariant: nothing here waits, and a kernel that could not be improved stays as 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FunctionType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tiercel.config import Settings
 from tiercel.hotpath.events import events
@@ -28,6 +28,12 @@ IMPROVE_AFTER: Final = 8.0
 runs is gained (0 to 20 percent, measured), so by then it would have paid."""
 _UNKNOWN_MS: Final = 30.0
 """What compiling again takes where the kernel came from the cache."""
+
+
+def _choices(variant: Variant | LoopVariant) -> Mapping[int, Any]:
+    """How its products are carried out."""
+    tuning = getattr(variant, "tuning", None)
+    return {} if tuning is None else tuning.choices
 
 
 class Owner(NamedTuple):
@@ -58,7 +64,9 @@ def improve(tiers: Tiers | Owner, variant: Variant | LoopVariant, dropped: str) 
             return
         assert variant.region is not None
         assert variant.lowered is not None
-        variant.better = tiers.builder().submit(variant.region, variant.lowered, {}, hints=variant.hints)
+        variant.better = tiers.builder().submit(
+            variant.region, variant.lowered, {}, hints=variant.hints, choices=_choices(variant)
+        )
     outcome = variant.better.poll()
     if outcome is None:
         return

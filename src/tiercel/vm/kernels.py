@@ -5,7 +5,7 @@ In: the tiers of a function (`dispatch`). Out: plain data for its report.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +35,7 @@ class KernelReport:
         from_cache: whether it was compiled before, by another process.
         certificate: what validation found.
         saved_ns: what compiled calls saved, if interpreted they had taken what the interpreted ones took.
+        tuning: how its products came to be carried out as they are, see `tuning.Tuning.to_data`.
         expected: when compiling was expected to pay, as estimated before it; `saved_ns` says what came of it.
         slow_entry: why calls enter the code through Python (10 us instead of 0.2), if they do.
     """
@@ -56,6 +57,7 @@ class KernelReport:
     saved_ns: int
     slow_entry: str = ""
     expected: str = ""
+    tuning: dict[str, Any] = field(default_factory=dict)
 
 
 def kernel_reports(tiers: Tiers | None) -> tuple[KernelReport, ...]:
@@ -114,6 +116,7 @@ def _kernel(tiers: Tiers, state: SignatureState, variant: Variant | None, *, las
         saved_ns=saved,
         slow_entry=entry.without if entry is not None else "",
         expected=state.expected,
+        tuning=variant.tuning.to_data(),
     )
 
 

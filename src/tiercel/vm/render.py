@@ -170,7 +170,46 @@ def _compiled(f: FunctionReport) -> list[str]:
             out += _wrapped("      ", paid.text + before)
         if k.certificate:
             out += _wrapped("      ", _checked(k.certificate))
+        out += _tuned(k.tuning)
     return out
+
+
+def _tuned(tuning: Mapping[str, Any]) -> list[str]:
+    """How products came to be carried out as they are: see `tuning.Tuning.to_data`."""
+    measured = [*tuning.get("results", ()), *tuning.get("from_store", {}).values()]
+    if not measured:
+        told = tuning.get("reason") or {"measuring": "being measured"}.get(tuning.get("state", ""), "")
+        return _wrapped("      ", f"products not tuned: {told}") if told else []
+    here = f", {tuning['spent_ms']:.0f} ms in the worker" if tuning["spent_ms"] else ", by an earlier program"
+    out = _wrapped("      ", f"products tuned: {_many(len(measured), 'product')} measured{here}")
+    if tuning["reason"]:
+        out += _wrapped("        ", tuning["reason"])
+    for told in measured:
+        changed = f"{told['gain']:.2f} x as fast as before" if told["choice"] != told["present"] else "stays as it is"
+        picked, chosen = told["regret"]
+        regret = f"slower than the best measured by {chosen:.1%}, what was expected to be best by {picked:.1%}"
+        whole = "" if told["complete"] else "; the budget ended it early"
+        out += _wrapped("        ", f"{told['key']}: {changed}; {regret}{whole}")
+        vectors, block, parts = told["choice"]
+        before = ""
+        for upto, rows, axis, per_thread, how in parts:
+            which = f"up to {upto} rows" if upto is not None else f"above {before}" if before else "any rows"
+            way = product_way([vectors, block, rows, axis, per_thread, how])
+            out += _wrapped("          ", f"{which}: {way}")
+            before = str(upto)
+        for m, times in told["tried"]:
+            best = ", ".join(f"{format_time(ns)} {product_way(point)}" for point, ns in times[:3])
+            more = f"; {len(times) - 3} more up to {format_time(times[-1][1])}" if len(times) > 3 else ""
+            out += _wrapped("          ", f"{m} rows tried: {best}{more}")
+    return out
+
+
+def product_way(point: Sequence[Any]) -> str:
+    """A way of carrying out a product (`codegen.cpu.choice.Point`, plain) in few words."""
+    vectors, block, rows, axis, per_thread, how = point
+    cut = "by work" if not per_thread else f"{per_thread} a thread"
+    treated = ("", ", copied", ", packed on the way")[how]
+    return f"{vectors} vectors/{block}/{rows}/{axis} first/{cut}{treated}"
 
 
 def _compiled_loops(f: FunctionReport) -> list[str]:

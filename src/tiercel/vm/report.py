@@ -249,7 +249,8 @@ def stats(subjects: Sequence[Subject], ledger: Iterable[Line] = ()) -> dict[str,
     """Return the counters of a jitted function and what it called, as plain numbers.
 
     Keys: `calls`, `interpreted_calls`, `compiled_calls`, `python_calls` of the function itself (the first subject);
-    `compiles` (first builds), `tunes`, `kernels` (in use now), `misses` (calls that a kernel did not take),
+    `compiles` (first builds), `tunes` (times that code with tuned products was put in
+    place), `kernels` (in use now), `misses` (calls that a kernel did not take),
     `demotions` (kernels taken out), `fallbacks` (the ledger's events of that kind), `copies`, `conversions`,
     `transfers`, `allocations` (arenas of compiled calls that had to be allocated; results are not counted), `launches`
     (times compiled code was entered), `packed_bytes` (of frozen operands, copied once into the order kernels read),
@@ -281,7 +282,7 @@ def stats(subjects: Sequence[Subject], ledger: Iterable[Line] = ()) -> dict[str,
         "compiled_calls": compiled_calls,
         "python_calls": first.python_calls,
         "compiles": tiers.compiles if tiers is not None else 0,
-        "tunes": 0,
+        "tunes": sum(k.tuning.get("tunes", 0) for k in kernels),
         "kernels": len(tiers.entries) if tiers is not None else 0,
         "misses": sum(k.misses for k in kernels),
         "demotions": sum(k.state == "taken out" for k in kernels),

@@ -14,7 +14,7 @@ import numpy as np
 from tiercel.compiler.abstract import Source
 from tiercel.compiler.interface import Interface
 
-__all__ = ["sampled_scalars", "scalars_of"]
+__all__ = ["at_source", "sampled_scalars", "scalars_of"]
 
 _SCALARS: Final = (int, float, bool)
 _MAX_ITEMS: Final = 16
@@ -51,7 +51,7 @@ def sampled_scalars(
             continue
         values: dict[Any, Any] = {}
         for call in (arguments, *seen):
-            value = _plain(_at(spec.source, call), spec.kind)
+            value = _plain(at_source(spec.source, call), spec.kind)
             if value is not _ABSENT:
                 values[repr(value)] = value  # by its text: -0.0 is not 0.0, and a NaN is itself
         if values:
@@ -59,13 +59,13 @@ def sampled_scalars(
     return found
 
 
-def _at(source: Source, arguments: tuple[Any, ...]) -> Any:
+def at_source(source: Source, arguments: tuple[Any, ...]) -> Any:
     """The value at a source in these arguments; what is read from elsewhere was not sampled."""
     kind, detail = source
     if kind == "register":
         return arguments[detail] if detail < len(arguments) else _ABSENT
     if kind == "item":
-        whole = _at(detail[0], arguments)
+        whole = at_source(detail[0], arguments)
         if type(whole) in (tuple, list) and isinstance(detail[1], int) and -len(whole) <= detail[1] < len(whole):
             return whole[detail[1]]
         if type(whole) is dict:

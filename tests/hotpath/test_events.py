@@ -12,6 +12,7 @@ from tiercel.hotpath.events import KINDS, MAX_TEXT, EventRing, compile_times
 FIELDS = {
     "pc": 10, "signature": "MatMul:(?,128)x(128,1024)", "range": "[320..960]", "region": "f", "reason": "why",
     "total_ms": 9.1,
+    "text": "4 x 128 @ 128 x 64: 3 vectors",
     "times_ms": {"trace": 0.5, "lower": 0.3, "emit": 1.0, "codegen": 4.2, "link": 1.0, "validate": 2.1},
 }  # fmt: skip
 

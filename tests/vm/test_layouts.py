@@ -2,37 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 import pytest
 
-import tiercel as tc
-from tests.vm.inline import InlineBuilder, same_but_for_strides
+from tests.vm.at_once import jitted
+from tests.vm.inline import same_but_for_strides
 from tiercel.operators.layout import layout_class
 from tiercel.testing import Arguments, copy_arguments, differences, observe
-from tiercel.vm import dispatch
-
-AT_ONCE = tc.Policy(warmup_calls=0, hot_count=1, hot_time_ms=0.0, hot_total_ms=0.0)
-
-
-@pytest.fixture(params=["python", "stub"])
-def way(request, monkeypatch):
-    """How compiled code is entered."""
-    if request.param == "python":
-        monkeypatch.setattr(dispatch, "make_table", lambda *_, **__: "not in this test")
-    return request.param
-
-
-@functools.cache
-def builder() -> InlineBuilder:
-    return InlineBuilder()
-
-
-def jitted(function):
-    made = tc.jit(function, policy=AT_ONCE)
-    made.__tiercel__.tiers.builder = builder
-    return made
 
 
 def floats(*shape, seed=0):

@@ -2,35 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 import pytest
 
 import tiercel as tc
-from tests.vm.inline import InlineBuilder
-from tiercel.vm import dispatch
-
-AT_ONCE = tc.Policy(warmup_calls=0, hot_count=1, hot_time_ms=0.0, hot_total_ms=0.0)
-
-
-@pytest.fixture(params=["python", "stub"])
-def way(request, monkeypatch):
-    """How compiled code is entered."""
-    if request.param == "python":
-        monkeypatch.setattr(dispatch, "make_table", lambda *_, **__: "not in this test")
-    return request.param
-
-
-@functools.cache
-def builder() -> InlineBuilder:
-    return InlineBuilder()
-
-
-def jitted(function):
-    made = tc.jit(function, policy=AT_ONCE)
-    made.__tiercel__.tiers.builder = builder
-    return made
+from tests.vm.at_once import jitted
 
 
 def sequences(*lengths, size=4, seed=0, wrap=False):

@@ -222,14 +222,16 @@ def test_nothing_is_left_over(grower):
         return sys.getrefcount(block_of(cache)), sys.getrefcount(block_of(cache).base), sys.getrefcount(cache._array)
 
     first = many()
-    gc.collect()
     kept = (growth.Block, Storage, Tensor, part, part.dtype, None, False)
-    before = [sys.getrefcount(x) for x in kept]
-    counts = many()
-    gc.collect()
-    after = [sys.getrefcount(x) for x in kept]
-    assert counts == first
-    assert all(abs(b - a) < 60 for a, b in zip(before, after, strict=True)), (before, after)
+    rounds = []
+    for _ in range(4):
+        gc.collect()
+        before = [sys.getrefcount(x) for x in kept]
+        assert many() == first
+        gc.collect()
+        rounds.append([abs(sys.getrefcount(x) - b) for x, b in zip(kept, before, strict=True)])
+    # what each of 200 steps keeps or loses shows in every round; what else goes on in the process does not
+    assert all(min(differences) < 60 for differences in zip(*rounds, strict=True)), rounds
 
 
 def test_threads_that_grow_one_cache(grower):

@@ -327,3 +327,25 @@ def test_gates_in_any_form(data):
     rows = [3, *(draw(st.integers(0, 40)) for _ in range(3))]
     sets = [(random(n, k, dtype=dtype), random(n, width, dtype=dtype)) for n in rows]
     assert panels(compare(unit, *sets, rtol=2e-4)) == [count]
+
+
+@pytest.mark.parametrize("rows", [64, 66, 131, 513])
+def test_a_cell_of_many_rows_on_two_threads(rows):
+    """Blocks of rows end where the next thread's begin, whatever the rows of a register tile."""
+    k, h = 192, 96
+    u, b = weights(k, 4 * h), weights(4 * h)
+
+    @tc.jit
+    def step(x, c):
+        i, f, g, o = np.split(x @ u + b, 4, axis=1)
+        c = 1 / (1 + np.exp(-f)) * c + 1 / (1 + np.exp(-i)) * np.tanh(g)
+        return 1 / (1 + np.exp(-o)) * np.tanh(c), c
+
+    x, c = random(rows, k), random(rows, h)
+    want = lstm_step(k, h)(x, c)
+    with tc.context(threads=2):
+        step.warmup(x, c)
+        for _ in range(3):
+            for got, expected in zip(step(x, c), want, strict=True):
+                np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-4)
+    assert step.stats()["compiled_calls"] == 3

@@ -75,6 +75,29 @@ def test_the_script_runs_its_products_are_measured_and_the_winners_kept(tiercel,
     assert len({p for _, p in tiercel.machine.calls}) <= 8
 
 
+TWO = SCRIPT.replace("return x @ w", "return (x @ w) @ v").replace(
+    "@tc.jit", "v = tc.constant(np.ones((128, 96), np.float32))\n\n@tc.jit"
+)
+
+
+def test_what_was_disturbed_has_no_gain_and_no_regret(tiercel, script):
+    tiercel.machine.disturbed = lambda: True
+    done = tiercel("tune", script(TWO))
+    assert done.out.count(" disturbed  ") == 2
+    assert "%" not in done.out
+    assert "Warning: other work disturbed every measurement, so nothing was tuned: run again when" in done.out
+    assert not kept()
+
+
+def test_what_was_disturbed_is_left_out_of_the_mean(tiercel, script):
+    tiercel.machine.disturbed = lambda: tiercel.machine.calls[-1][0].n == 128
+    done = tiercel("tune", script(TWO))
+    assert done.out.count(" disturbed  ") == 1
+    assert "geometric mean of the gains" in done.out
+    assert "Disturbed: 1 of 2 products, by other work; they stay as they are: run again when the machine" in done.out
+    assert list(kept()) == ["float32 packed n96 k128 t1"]
+
+
 def test_exhaustive_measures_every_way(tiercel, script):
     assert tiercel("tune", "--exhaustive", script(SCRIPT)).code == 0
     assert len({p for _, p in tiercel.machine.calls}) >= 12
@@ -105,9 +128,6 @@ def test_a_missing_script(tiercel, tmp_path):
 
 
 def test_interrupted_what_was_measured_is_kept(tiercel, script, monkeypatch):
-    two = SCRIPT.replace("return x @ w", "return (x @ w) @ v").replace(
-        "@tc.jit", "v = tc.constant(np.ones((128, 96), np.float32))\n\n@tc.jit"
-    )
     whole = jobs.tuned_products
 
     def interrupted(demands, *rest, finished, **options):
@@ -118,14 +138,16 @@ def test_interrupted_what_was_measured_is_kept(tiercel, script, monkeypatch):
         return whole(demands, *rest, finished=once, **options)
 
     monkeypatch.setattr(jobs, "tuned_products", interrupted)
-    done = tiercel("tune", script(two))
+    done = tiercel("tune", script(TWO))
     assert done.code == 130
     assert "1 of 2 products were not measured: it was interrupted" in done.out
 
 
 @pytest.mark.parametrize("budget", ["0", "-1", "nan", "x"])
 def test_budgets_that_are_none(tiercel, script, budget):
-    assert tiercel("tune", f"--budget={budget}", script(SCRIPT)).code == 2
+    done = tiercel("tune", f"--budget={budget}", script(SCRIPT))
+    assert done.code == 2
+    assert f"a number of seconds above 0 is needed, such as 10 or 0.5, not '{budget}'" in done.err
 
 
 def test_progress_is_one_line_on_a_terminal_and_nothing_elsewhere():

@@ -148,6 +148,10 @@ def test_a_busy_machine_is_tried_again_a_few_times(inline):
     call(f, 6000)
     assert len(inline.demands) == tuning.MAX_TRIES
     assert "other work had the processors" in state(f)["reason"]
+    said = " ".join(str(f.explain()).split())
+    assert "products not tuned: 1 product measured" in said
+    assert f"{KEYS[0]}: measured, but other work disturbed it; tried 3 times; stays as it is" in said
+    assert "slower than the best measured" not in said
     assert f.stats()["tunes"] == 0
 
 

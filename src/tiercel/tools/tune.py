@@ -145,16 +145,21 @@ def report(results: list[Tuned], wanted: int, *, interrupted: bool = False) -> l
             rows += _rows(tuned)
         out += columns(rows, right=(2, 3, 4, 5), indent="")
         gains = [tuned.gain for tuned in results if tuned.quiet]
-        mean = math.exp(sum(map(math.log, gains)) / len(gains)) if gains else 1.0
+        mean = (
+            f"; geometric mean of the gains {math.exp(sum(map(math.log, gains)) / len(gains)) - 1:.1%}" if gains else ""
+        )
         measured = sum(len(times) for tuned in results for times in tuned.tried.values())
         usual = "Before: what is usual where nothing was measured."
-        out += ["", f"{measured} times were taken; geometric mean of the gains {mean - 1:.1%}. {usual}"]
-        out.append(
-            "Regret: how much slower than the fastest way measured (in brackets: that of the way expected to be it)."
-        )
+        out += ["", f"{measured} times were taken{mean}. {usual}"]
+        if gains:
+            what = "how much slower than the fastest way measured (in brackets: that of the way expected to be it)"
+            out.append(f"Regret: {what}.")
     busy = sum(not tuned.quiet for tuned in results)
-    if busy:
-        out.append(f"{busy} of them were disturbed by other work all the time and stay as they are.")
+    again = "run again when the machine is idle"
+    if busy and busy == len(results):
+        out.append(f"Warning: other work disturbed every measurement, so nothing was tuned: {again}.")
+    elif busy:
+        out.append(f"Disturbed: {busy} of {len(results)} products, by other work; they stay as they are: {again}.")
     if len(results) < wanted:
         why = "it was interrupted" if interrupted else "the budget was used up; --budget gives more"
         out.append(f"{wanted - len(results)} of {wanted} products were not measured: {why}.")
@@ -168,10 +173,11 @@ def _rows(tuned: Tuned) -> list[list[str]]:
     for m, times in sorted(tuned.tried.items()):
         point, before = tuned.choice.point(m), times[tuned.demand.present.point(m)]
         now, best = times[point], min(times.values())
-        found.append([
-            "" if found else tuned.demand.key, str(m), format_time(before), format_time(now), f"{before / now - 1:.1%}",
-            f"{now / best - 1:.1%}" + ("" if found else f" ({picked:.1%})"), str(point),
-        ])  # fmt: skip
+        gain, regret = f"{before / now - 1:.1%}", f"{now / best - 1:.1%}" + ("" if found else f" ({picked:.1%})")
+        if not tuned.quiet:
+            gain, regret = "disturbed", ""  # the times compare nothing
+        key = "" if found else tuned.demand.key
+        found.append([key, str(m), format_time(before), format_time(now), gain, regret, str(point)])
     return found
 
 
@@ -202,7 +208,10 @@ class Bar:
 
 
 def _seconds(text: str) -> float:
-    number = float(text)
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
     if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError("more than 0")
+        raise argparse.ArgumentTypeError(f"a number of seconds above 0 is needed, such as 10 or 0.5, not {text!r}")
     return number

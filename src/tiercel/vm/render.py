@@ -181,10 +181,17 @@ def _tuned(tuning: Mapping[str, Any]) -> list[str]:
         told = tuning.get("reason") or {"measuring": "being measured"}.get(tuning.get("state", ""), "")
         return _wrapped("      ", f"products not tuned: {told}") if told else []
     here = f", {tuning['spent_ms']:.0f} ms in the worker" if tuning["spent_ms"] else ", by an earlier program"
-    out = _wrapped("      ", f"products tuned: {_many(len(measured), 'product')} measured{here}")
+    done = "tuned" if any(told.get("quiet", True) for told in measured) else "not tuned"
+    out = _wrapped("      ", f"products {done}: {_many(len(measured), 'product')} measured{here}")
     if tuning["reason"]:
         out += _wrapped("        ", tuning["reason"])
     for told in measured:
+        if not told.get("quiet", True):
+            tried = _many(tuning.get("tries", 0), "time")
+            then = "stays as it is" if tuning.get("state") == "done" else "to be tried again"
+            disturbed = f"measured, but other work disturbed it; tried {tried}; {then}"
+            out += _wrapped("        ", f"{told['key']}: {disturbed}")
+            continue
         changed = f"{told['gain']:.2f} x as fast as before" if told["choice"] != told["present"] else "stays as it is"
         picked, chosen = told["regret"]
         regret = f"slower than the best measured by {chosen:.1%}, what was expected to be best by {picked:.1%}"

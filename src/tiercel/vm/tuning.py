@@ -102,7 +102,7 @@ class Tuning:
         """The plain form, for reports."""
         return {
             "state": self.state, "reason": self.reason, "results": self.results, "from_store": self.from_store,
-            "spent_ms": self.spent_ms, "tunes": self.tunes,
+            "spent_ms": self.spent_ms, "tunes": self.tunes, "tries": self.tries,
         }  # fmt: skip
 
     def end(self, reason: str = "") -> None:

@@ -170,6 +170,7 @@ def test_dis_of_functions(tiercel_command, script, target, part):
     [
         ("nothing.msir", "nothing.msir: No such file or directory"),
         ("nothing", "expected FILE.msir, package.module:function or script.py:function"),
+        ("users_script.py", "'users_script.py' names no function; expected users_script.py:FUNCTION"),
         ("nothing:f", "there is no module 'nothing'"),
         ("nothing.py:f", "there is no file 'nothing.py'"),
         ("users_script:stepp", "users_script has no 'stepp'; did you mean 'step'?"),

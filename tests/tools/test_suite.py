@@ -523,10 +523,11 @@ def test_a_run_that_is_interrupted_shows_and_writes_what_there_is(tiercel_comman
 def test_names_that_are_not_there(tiercel_command):
     done = tiercel_command("bench", "sofmax")
     assert done.code == 1
-    assert "did you mean 'softmax'?" in done.err
+    assert done.err.rstrip().endswith("did you mean 'softmax'?")
     done = tiercel_command("bench", "softmax", "--peers", "numpi")
     assert done.code == 1
-    assert "did you mean 'numpy'?" in done.err
+    assert done.err.rstrip().endswith("did you mean 'numpy'?")
+    assert "; there are " in tiercel_command("bench", "zzzz").err
     assert tiercel_command("bench", "softmax", "--threads", "2,0").code == 2
     assert tiercel_command("bench", "softmax", "--limit", "-1").code == 2
 

@@ -140,6 +140,32 @@ def test_what_does_not_fit(make):
         make()
 
 
+@pytest.mark.parametrize("lengths", [[3, 0, 5, 1], [2, 2]])
+def test_a_ragged_is_no_array(lengths):
+    x = ragged(parts(lengths))
+    for make in (np.asarray, lambda x: np.array(x, "float64"), lambda x: np.concatenate([x, x]), Tensor):
+        with pytest.raises(TypeError, match=r"use \.values .* or \.padded\(\)"):
+            make(x)
+    same(np.exp(x), [np.exp(p) for p in parts(lengths)])
+    same(np.float32(2) + x, [2 + p for p in parts(lengths)])
+
+
+@pytest.mark.parametrize("kind", [np.asarray, Tensor])
+def test_one_array_without_lengths_is_ambiguous(kind):
+    with pytest.raises(ShapeError, match=r"one array \(5, 16\) without lengths; .*ragged\(array, lengths\)"):
+        ragged(kind(np.zeros((5, 16), np.float32)))
+    assert ragged([kind(np.zeros((5, 16), np.float32))]).shape == (1, None, 16)
+    objects = np.empty(2, object)
+    objects[:] = [np.zeros((2, 3)), np.zeros((4, 3))]
+    assert ragged(objects).lengths.tolist() == [2, 4]
+
+
+def test_the_message_for_an_empty_list_can_be_pasted():
+    with pytest.raises(ShapeError, match=r"tiercel\.Ragged\(np\.zeros\(\(0, 16\), np\.float32\), \[0\]\)"):
+        ragged([])
+    assert Ragged(np.zeros((0, 16), np.float32), [0]).shape == (0, None, 16)
+
+
 def test_offsets_cannot_be_written():
     x = ragged(parts())
     with pytest.raises(ValueError, match="read-only"):

@@ -59,9 +59,8 @@ def run(options: argparse.Namespace) -> int:
     if unknown:
         known = [*CASES, *scripts]
         hint = "" if scripts else " (scripts are part of a checkout, not of the installed package)"
-        raise TiercelError(
-            f"there is no benchmark {unknown[0]!r}{suggest(unknown[0], known)}; there are {', '.join(known)}{hint}"
-        )
+        near = suggest(unknown[0], known) or f"; there are {', '.join(known)}{hint}"
+        raise TiercelError(f"there is no benchmark {unknown[0]!r}{near}")
     if options.list:
         chosen = {n: _about(n, scripts) for n in options.names or [*CASES, *scripts]}
         width = max(map(len, chosen))

@@ -40,6 +40,8 @@ def find_program(target: str) -> Program:
             raise TiercelError(
                 f"{target!r} is no file; expected FILE.msir, package.module:function or script.py:function"
             )
+        if target.endswith(".py"):
+            raise TiercelError(f"{target!r} names no function; expected {target}:FUNCTION")
         # What Python objects the program needs does not matter for reading it.
         return bytecode.load(target, resolve=False)
     return _program_of(find_function(module, name), target)

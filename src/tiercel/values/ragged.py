@@ -75,9 +75,12 @@ class Ragged:
         """
         arrays = [_array(s) for s in sequences]
         if not arrays:
-            raise ShapeError("Ragged.from_list: no sequences, so nothing says what a step is; use Ragged(values, [0])")
+            raise ShapeError(
+                "ragged: an empty list does not say what shape and dtype a step has; "
+                "for no sequences of steps (16,) give tiercel.Ragged(np.zeros((0, 16), np.float32), [0])"
+            )
         if any(a.ndim < 1 or a.shape[1:] != arrays[0].shape[1:] for a in arrays):
-            raise ShapeError(f"Ragged.from_list: shapes {[a.shape for a in arrays]} differ in more than the length")
+            raise ShapeError(f"ragged: shapes {[a.shape for a in arrays]} differ in more than the length")
         wrap = any(isinstance(s, Tensor) for s in sequences)
         flat = np.concatenate(arrays)
         return cls(Tensor(flat) if wrap else flat, np.cumsum([0, *map(len, arrays)]))
@@ -91,9 +94,9 @@ class Ragged:
         """
         array, sizes = _array(padded), _array(lengths)
         if array.ndim < 2 or sizes.shape != array.shape[:1] or sizes.dtype.kind not in "iu":
-            raise ShapeError(f"Ragged.from_padded: {array.shape} with lengths {sizes.shape} of {sizes.dtype}")
+            raise ShapeError(f"ragged: {array.shape} with lengths {sizes.shape} of {sizes.dtype}")
         if sizes.size and (sizes.min() < 0 or sizes.max() > array.shape[1]):
-            raise ShapeError(f"Ragged.from_padded: lengths {sizes.tolist()} of rows of {array.shape[1]} steps")
+            raise ShapeError(f"ragged: lengths {sizes.tolist()} of rows of {array.shape[1]} steps")
         flat = array[np.arange(array.shape[1]) < sizes[:, None]]
         return cls(Tensor(flat) if isinstance(padded, Tensor) else flat, np.cumsum([0, *sizes.tolist()]))
 
@@ -190,6 +193,13 @@ class Ragged:
     def __repr__(self) -> str:
         return (
             f"Ragged({len(self)} sequences of {self.lengths.tolist()} steps, {self.dtype}{list(self.values.shape[1:])})"
+        )
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """Refuse: sequences of different lengths are no array, and padding is the user's choice."""
+        raise TypeError(
+            f"a Ragged of shape {self.shape} is no array: use .values for all steps behind one another, "
+            "or .padded() for (padded array, lengths)"
         )
 
     # ---- elementwise -------------------------------------------------------------------------------------------------
@@ -331,6 +341,13 @@ def ragged(data: Any, lengths: Any = None) -> Ragged:
         lengths: steps of each row of a padded array.
 
     Raises:
-        ShapeError: see `Ragged.from_list`, `Ragged.from_padded`.
+        ShapeError: one array without lengths, which may be a single sequence or a padded batch; see also
+            `Ragged.from_list`, `Ragged.from_padded`.
     """
+    dtype = None if isinstance(data, Ragged) else getattr(data, "dtype", None)
+    if lengths is None and dtype is not None and dtype != np.dtype(object):
+        raise ShapeError(
+            f"ragged: one array {tuple(data.shape)} without lengths; for a padded batch give ragged(array, lengths), "
+            "for sequences a list of arrays: ragged([array]) for this one alone"
+        )
     return Ragged.from_list(data) if lengths is None else Ragged.from_padded(data, lengths)

@@ -240,7 +240,8 @@ def chosen(names: Sequence[str]) -> list[Peer]:
     """
     for name in names:
         if name not in PEERS:
-            raise TiercelError(f"there is no peer {name!r}{suggest(name, list(PEERS))}; there are {', '.join(PEERS)}")
+            near = suggest(name, list(PEERS)) or f"; there are {', '.join(PEERS)}"
+            raise TiercelError(f"there is no peer {name!r}{near}")
     return [peer for peer in PEERS.values() if not names or peer.name in names or peer.name == "tiercel"]
 
 

@@ -124,11 +124,15 @@ def of_run(record: Mapping[str, Any]) -> list[RenderableType]:
     """Return the table of all cases, and what it was measured on."""
     cases = record["cases"]
     names = sorted({n for c in cases for n in c["summary"]["against"]}, key=list(record["versions"]).index)
-    columns = ["threads", "best peer", "worst", *names, "stream", "/ numpy", "/ torch", "compiled"]
+    columns = [
+        "threads", "steady /\nbest peer", "worst\nshape", *(f"steady /\n{n}" for n in names),
+        "stream /\ncompiling", "stream /\nnumpy", "stream /\ntorch", "compiled",
+    ]  # fmt: skip
     table = _table("Tiercel's time to that of others; below 1: faster", "case", columns)
     table.caption = (
-        "steady calls: geometric means over shapes (worst: of the shapes, to the best peer); stream: total time to "
-        "that of the best compiling peer, to NumPy's and to torch's"
+        "steady: calls of one shape, geometric means over shapes (worst shape: to the best peer); stream: total time "
+        "to that of the best compiling peer, to NumPy's and to torch's; compiled: share of the time in jitted "
+        "functions that compiled code took, the rest was interpreted"
     )
     for case in cases:
         summary = case["summary"]

@@ -493,6 +493,16 @@ def test_a_record_is_shown_without_measuring(tiercel_command, saved, tmp_path):
     assert record.load(tmp_path / "again.json") == record.load(saved)
 
 
+def test_every_column_of_the_summary_says_what_it_compares(measured):
+    summary = table.of_run(measured)[0]
+    heads = [str(column.header).replace("\n", " ") for column in summary.columns]
+    assert len(set(heads)) == len(heads)
+    for head in ("steady / best peer", "steady / numpy", "stream / numpy", "stream / torch"):
+        assert head in heads
+    for word in ("steady: ", "stream: ", "compiled: share of the time"):
+        assert word in summary.caption
+
+
 def test_cases_are_run_and_written(tiercel_command, tmp_path, monkeypatch):
     monkeypatch.setattr(bench, "CASES", CASES)
     monkeypatch.setattr(bench, "REGISTRY", REGISTRY)

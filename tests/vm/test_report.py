@@ -14,12 +14,13 @@ import tiercel as tc
 from tests.vm.running import Running
 from tiercel import config
 from tiercel.hotpath.history import History
-from tiercel.vm import dispatch
+from tiercel.vm import dispatch, render
 from tiercel.vm.dispatch import SignatureState, Tiers, Variant, signature_of
 from tiercel.vm.kernels import signature_text
 from tiercel.vm.ledger import Line
 from tiercel.vm.render import columns, format_count, format_time, place, short
 from tiercel.vm.report import Report, Subject, executed, make_report, stats
+from tiercel.vm.tuning import Tuning
 
 STATS = {
     "calls", "interpreted_calls", "compiled_calls", "python_calls", "compiles", "tunes", "kernels", "fallbacks",
@@ -165,6 +166,47 @@ class Built:
         self.certificate = {"trials": [{}] * 8, "exact": False, "max_error": 1e-7, "elements": 90}
 
 
+def test_no_pay_back_before_a_compiled_call_was_timed():
+    f = Running(grid)
+    f(np.ones(3), 2)
+    tiers = tiers_of(f)
+    built = Built(2, 0)
+    hot(tiers, KEY).variants.append(Variant(True, entry=built, built=built, stages_ms={"trace": 5.0}))
+    tiers.entries, tiers.compiles = (built,), 1
+    report = make_report([subject(f, tiers=tiers)], config.current())
+    text = str(report)
+    assert "2 calls, not timed yet; interpreted 10.0 ms each" in text
+    assert "0 ns" not in text
+    assert "pays back" not in text
+    assert "paid back" not in text
+    assert "not timed yet" in report._repr_html_()
+    assert report.functions[0].kernels[0].saved_ns == 0
+
+
+@pytest.mark.parametrize(
+    ("tuning", "tier"),
+    [
+        (Tuning(), "O1"),
+        (Tuning(state="compiling", choices={0: "way"}), "O1"),
+        (Tuning(state="done", choices={0: "way"}, tunes=1), "O2"),
+        (Tuning(state="done", tunes=1), "O1"),  # the code of before is back
+        (Tuning(choices={0: "way"}, from_store={"key": {"choice": "way", "present": "usual"}}), "O2"),
+    ],
+    ids=["usual", "not yet there", "tuned here", "undone", "tuned earlier"],
+)
+def test_a_tuned_kernel_in_use_is_o2(tuning, tier, monkeypatch):
+    monkeypatch.setattr(render, "_tuned", lambda told: [])  # measurements are left out here
+    f = Running(grid)
+    f(np.ones(3), 2)
+    tiers = tiers_of(f)
+    built = Built(2, 1000)
+    hot(tiers, KEY).variants.append(Variant(True, entry=built, built=built, tuning=tuning))
+    tiers.entries = (built,)
+    report = make_report([subject(f, tiers=tiers)], config.current())
+    assert report.functions[0].tier == tier
+    assert f"runs compiled ({tier})" in str(report)
+
+
 def tiers_of(f: Running, settings=config.current):
     function = f.decoded.function
     return Tiers(function.name, grid, (function, ()), lambda g: None, settings, lambda: pytest.fail("compiled"))
@@ -306,7 +348,7 @@ def test_text_has_everything():
     for part in (
         "grid  (", "test_report.py:", "runs interpreted (O0); may reach O2", "3 calls", "loop 0", "loop 1",
         "for _ in range(n):", "for _ in range(3):", "not compiled", "x  float64[3..9]{C}",
-        "n  int 2",
+        "n  int 2", "arguments of grid (seen in 3 recorded calls)",
     ):  # fmt: skip
         assert part in text, part
     assert all(len(line) <= 130 and line == line.rstrip() for line in text.splitlines())

@@ -112,6 +112,10 @@ class BreakEven:
     text: str
 
 
+def _calls(count: int) -> str:
+    return f"{count} call{'' if count == 1 else 's'}"
+
+
 def break_even(interpreted_ms: float, compile_ms: float, speed_up: float) -> BreakEven:
     """Estimate, before compiling, after how many calls it pays.
 
@@ -124,7 +128,7 @@ def break_even(interpreted_ms: float, compile_ms: float, speed_up: float) -> Bre
     if gain <= 0:
         return BreakEven(None, -compile_ms, "no gain is expected")
     calls = max(1, -int(-compile_ms // gain))
-    return BreakEven(calls, -compile_ms, f"expected to pay after {calls} calls ({gain:.3g} ms gained in each)")
+    return BreakEven(calls, -compile_ms, f"expected to pay after {_calls(calls)} ({gain:.3g} ms gained in each)")
 
 
 def pay_back(interpreted_ms: float, compiled_ms: float, compile_ms: float, calls: int) -> BreakEven:
@@ -140,5 +144,7 @@ def pay_back(interpreted_ms: float, compiled_ms: float, compile_ms: float, calls
     if gain <= 0:
         return BreakEven(None, saved, f"slower by {-gain:.3g} ms a call than the interpreter")
     needed = max(1, -int(-compile_ms // gain))
-    state = f"paid back after {needed} calls" if calls >= needed else f"pays back after {needed} calls, {calls} so far"
+    state = (
+        f"paid back after {_calls(needed)}" if calls >= needed else f"pays back after {_calls(needed)}, {calls} so far"
+    )
     return BreakEven(needed, saved, f"{state}; {gain:.3g} ms gained in each, {saved:.3g} ms in all")

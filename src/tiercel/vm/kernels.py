@@ -27,14 +27,15 @@ class KernelReport:
             hot).
         sizes: "that agree" if it takes only sizes that agree as they did when it became hot, else "any".
         reason, line: why it is not compiled, and the line that is the reason.
-        calls, time_ns: through compiled code.
+        calls, time_ns: through compiled code; no time while none of its calls was timed.
         interpreted_calls, interpreted_time_ns: with this Signature, through the interpreter.
         interpreted_each_ns: what one of these takes, stalls left out.
         misses: calls that compiled code did not take.
         stages_ms: milliseconds of compiling, by stage.
         from_cache: whether it was compiled before, by another process.
         certificate: what validation found.
-        saved_ns: what compiled calls saved, if interpreted they had taken what the interpreted ones took.
+        saved_ns: what compiled calls saved, if interpreted they had taken what the interpreted ones took; 0 while none
+            was timed.
         tuning: how its products came to be carried out as they are, see `tuning.Tuning.to_data`.
         expected: when compiling was expected to pay, as estimated before it; `saved_ns` says what came of it.
         slow_entry: why calls enter the code through Python (10 us instead of 0.2), if they do.
@@ -96,7 +97,7 @@ def _kernel(tiers: Tiers, state: SignatureState, variant: Variant | None, *, las
         else "being compiled"
     )
     saved = 0
-    if compiled_calls and state.calls:
+    if compiled_calls and compiled_ns and state.calls:
         saved = compiled_calls * state.typical_ns - compiled_ns
     return KernelReport(
         signature=signature,

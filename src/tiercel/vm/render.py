@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["columns", "format_count", "format_time", "place", "report_html", "report_text", "short"]
 
 _WIDTH: Final = 118
+_UNTIMED: Final = "not timed yet"
 
 
 # ---- text ------------------------------------------------------------------------------------------------------------
@@ -85,13 +86,15 @@ def _summary(report: Report) -> list[str]:
     elif report.level == "O0":
         out = ["  runs interpreted (O0), as its level says"]
     elif head.compiled_calls:
-        out = [f"  runs compiled (O1) since it is hot: {_many(head.compiled_calls, 'call')} of {format_count(calls)}"]
+        share = f"{_many(head.compiled_calls, 'call')} of {format_count(calls)}"
+        out = [f"  runs compiled ({_compiled_tier(head)}) since it is hot: {share}"]
     else:
         out = [f"  runs interpreted (O0); may reach {report.level}"]
     if not calls:
         return [*out, "  not called yet"]
     total = head.time_ns + head.compiled_time_ns
-    mean = f", {format_time(total / calls)} a call" if total else ""
+    timed = calls if head.compiled_time_ns else calls - head.compiled_calls
+    mean = f", {format_time(total / timed)} a call" if total and timed else ""
     spent = f", {format_time(total)} in all{mean}" if total else ""
     out.append(f"  {_many(calls, 'call')}{spent}")
     if head.reason is None and head.python_calls:
@@ -100,6 +103,15 @@ def _summary(report: Report) -> list[str]:
     if executed_count:
         out.append(f"  {format_count(executed_count)} instructions executed, {head.instructions} in the function")
     return out
+
+
+def _compiled_time(f: FunctionReport) -> str:
+    return format_time(f.compiled_time_ns) if f.compiled_time_ns else _UNTIMED
+
+
+def _compiled_tier(f: FunctionReport) -> str:
+    """The tier of compiled calls, also of a function whose kernels were taken out."""
+    return f.tier if f.tier in ("O1", "O2") else "O1"
 
 
 def _many(count: int, what: str) -> str:
@@ -123,8 +135,8 @@ def _regions(report: Report) -> list[str]:
                 counts.append(format_time(loop.compiled_time_ns))
                 rows.append([f"{'  ' * (loop.depth + 1)}  compiled", "", *counts, "O1", ""])
         if f.compiled_calls:
-            counts = [format_count(f.compiled_calls), "", format_time(f.compiled_time_ns)]
-            rows.append(["  compiled", "", *counts, "O1", ""])
+            counts = [format_count(f.compiled_calls), "", _compiled_time(f)]
+            rows.append(["  compiled", "", *counts, _compiled_tier(f), ""])
         if f.unmet:
             waiting.setdefault(f.unmet, []).append(name)
     if len(rows) == 1:
@@ -151,7 +163,8 @@ def _compiled(f: FunctionReport) -> list[str]:
         if k.reason and k.state in ("refused", "taken out"):
             out += _wrapped("      ", f"{k.reason}{f' (line {k.line})' if k.line is not None else ''}")
         if k.calls:
-            mean = f"{_many(k.calls, 'call')}, {format_time(k.time_ns / k.calls)} each"
+            each = f"{format_time(k.time_ns / k.calls)} each" if k.time_ns else _UNTIMED
+            mean = f"{_many(k.calls, 'call')}, {each}"
             if k.interpreted_calls:
                 mean += f"; interpreted {format_time(k.interpreted_each_ns)} each"
             missed = f"; {_many(k.misses, 'call')} it did not take" if k.misses else ""
@@ -163,7 +176,7 @@ def _compiled(f: FunctionReport) -> list[str]:
             total = format_time(1e6 * sum(k.stages_ms.values()))
             kept = "; code was in the cache" if k.from_cache else ""
             out += _wrapped("      ", f"made in {total} (ms: {stages}){kept}")
-        if k.calls and k.interpreted_each_ns:
+        if k.calls and k.time_ns and k.interpreted_each_ns:
             made_ms, each_ms = sum(k.stages_ms.values()), k.time_ns / k.calls / 1e6
             paid = policy.pay_back(k.interpreted_each_ns / 1e6, each_ms, made_ms, k.calls)
             before = f"; estimated before: {k.expected}" if k.expected else ""
@@ -257,7 +270,8 @@ def _checked(certificate: Mapping[str, Any]) -> str:
 def _arguments(f: FunctionReport) -> list[str]:
     if not f.signatures:
         return []
-    out = ["", f"  arguments of {short(f.name)}"]
+    samples = sum(s.samples for s in f.signatures)
+    out = ["", f"  arguments of {short(f.name)} (seen in {_many(samples, 'recorded call')})"]
     for i, s in enumerate(f.signatures):
         if len(f.signatures) > 1:
             out.append(f"    signature {i + 1}, about {format_count(s.entries)} entries")
@@ -274,7 +288,8 @@ def _arguments(f: FunctionReport) -> list[str]:
 def _python(f: FunctionReport) -> list[str]:
     if not f.python:
         return []
-    out = ["", f"  lines of {short(f.name)} that run as Python"]
+    only = " while interpreted" if f.compiled_calls else ""
+    out = ["", f"  lines of {short(f.name)} that run as Python{only}"]
     for p in f.python:
         cost = f"{format_count(p.count)} times, {format_time(p.time_ns)}" if p.count else "not reached"
         out.append(f"    {place(f.filename, p.line)}  {_clip(p.source, 60)}".rstrip())
@@ -337,8 +352,8 @@ def report_html(report: Report) -> str:
                     ]
                     rows.append([f"{name} compiled", *counts, "O1", "", ""])
             if f.compiled_calls:
-                counts = [str(f.line), str(f.compiled_calls), "", format_time(f.compiled_time_ns)]
-                rows.append([f"{short(f.name)} compiled", *counts, "O1", "", ""])
+                counts = [str(f.line), str(f.compiled_calls), "", _compiled_time(f)]
+                rows.append([f"{short(f.name)} compiled", *counts, _compiled_tier(f), "", ""])
     if rows:
         heads = ["region", "line", "entered", "passes", "time", "tier", "not compiled, because", "source"]
         parts.append(_table(heads, rows, code=7))
@@ -350,16 +365,21 @@ def report_html(report: Report) -> str:
             for k in shown:
                 made = format_time(1e6 * sum(k.stages_ms.values())) if k.stages_ms else ""
                 state = f"{k.state}: {k.reason}" if k.reason else k.state
-                times = [str(k.calls), format_time(k.time_ns), str(k.interpreted_calls), made]
+                spent = _UNTIMED if k.calls and not k.time_ns else format_time(k.time_ns)
+                times = [str(k.calls), spent, str(k.interpreted_calls), made]
                 rows.append([k.signature, state, k.sizes, *times])
             parts.append(_table(heads, rows, code=0))
     parts += [table for f in report.functions for table in _loop_table(f)]
     for f in report.functions:
         for s in f.signatures:
-            heads = [f"argument of {short(f.name)}", f"seen in about {s.entries} entries"]
+            heads = [
+                f"argument of {short(f.name)}",
+                f"seen in {_many(s.samples, 'recorded call')} of about {format_count(s.entries)}",
+            ]
             parts.append(_table(heads, [list(pair) for pair in s.arguments.items()], code=1))
         if f.python:
-            heads = [f"line of {short(f.name)} that runs as Python", "source", "reason", "times", "time"]
+            only = " while interpreted" if f.compiled_calls else ""
+            heads = [f"line of {short(f.name)} that runs as Python{only}", "source", "reason", "times", "time"]
             rows = [[str(p.line or ""), p.source, p.reason, str(p.count), format_time(p.time_ns)] for p in f.python]
             parts.append(_table(heads, rows, code=1))
     if report.ledger:

@@ -36,6 +36,7 @@ __all__ = [
     "LoopReport",
     "PythonLine",
     "Report",
+    "TUNED",
     "SignatureReport",
     "Subject",
     "executed",
@@ -46,6 +47,7 @@ __all__ = [
 _UNKNOWN_NS: Final = 1 << 62
 INTERPRETED: Final = "O0"
 COMPILED: Final = "O1"
+TUNED: Final = "O2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +131,14 @@ class SignatureReport:
     Attributes:
         text: without sizes, such as `x: float32[?, ?]{C}, n: int`.
         entries: how many entries had it (estimated from samples).
-        arguments: name to what was seen, such as `float32[16..64, 128]{C}`.
+        arguments: name to what was seen in the samples, such as `float32[16..64, 128]{C}`.
+        samples: how many interpreted entries with it were looked at.
     """
 
     text: str
     entries: int
     arguments: dict[str, str]
+    samples: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +149,8 @@ class FunctionReport:
         name, filename, line, source: what and where.
         role: "function" or "helper".
         reason, reason_line: why it runs as Python as a whole; None if it does not.
-        tier: the highest tier that runs it: "O1" (compiled), "O0" (interpreted), or "Python".
+        tier: the highest tier that runs it: "O2" (compiled, and products carried out as measurements chose), "O1"
+            (compiled), "O0" (interpreted), or "Python".
         unmet: the first condition for compiling it that is not met; "" if it is compiled.
         calls: how often it was interpreted.
         compiled_calls, compiled_time_ns: how often compiled code took a call, and how long that took.
@@ -351,7 +356,7 @@ def _function_report(subject: Subject, settings: Settings) -> FunctionReport:
         role=subject.role,
         reason=subject.reason,
         reason_line=subject.reason_line,
-        tier="Python" if subject.reason is not None else COMPILED if compiled else INTERPRETED,
+        tier="Python" if subject.reason is not None else _tier(kernels),
         unmet="" if compiled else _unmet(subject, kernels, settings),
         calls=sum(c.calls for c in counters),
         python_calls=subject.python_calls,
@@ -366,6 +371,12 @@ def _function_report(subject: Subject, settings: Settings) -> FunctionReport:
         compiled_time_ns=tiers.compiled_ns if tiers is not None else 0,
         kernels=kernels,
     )
+
+
+def _tier(kernels: Sequence[KernelReport]) -> str:
+    """The highest tier of code that is in use."""
+    compiled = [k for k in kernels if k.state == "compiled"]
+    return INTERPRETED if not compiled else TUNED if any(k.tuning.get("in_use") for k in compiled) else COMPILED
 
 
 def _unmet(subject: Subject, kernels: Sequence[KernelReport], settings: Settings) -> str:
@@ -460,9 +471,10 @@ def _signatures(decoded: Sequence[Decoded]) -> tuple[SignatureReport, ...]:
             text = record.text()
             before = out.get(text)
             entries = record.seen.entries + (before.entries if before is not None else 0)
+            samples = record.seen.samples + (before.samples if before is not None else 0)
             # Of two forms of one function the busier one shows its ranges.
             busier = before is not None and before.entries > record.seen.entries
-            out[text] = SignatureReport(text, entries, before.arguments if busier and before else arguments)
+            out[text] = SignatureReport(text, entries, before.arguments if busier and before else arguments, samples)
     return tuple(sorted(out.values(), key=lambda s: -s.entries))
 
 

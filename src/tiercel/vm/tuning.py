@@ -98,11 +98,16 @@ class Tuning:
     trial: dict[int, deque[int]] = field(default_factory=dict)  # with the tuned code
     before: tuple[Any, Any] | None = None  # entry and code of before, while the tuned code is on trial
 
+    @property
+    def in_use(self) -> bool:
+        """Does the code in place carry out products as measurements chose? Not where that is yet to be compiled."""
+        return bool(self.choices) and (self.tunes > 0 or any(map(_is_changed, self.from_store.values())))
+
     def to_data(self) -> dict[str, Any]:
         """The plain form, for reports."""
         return {
             "state": self.state, "reason": self.reason, "results": self.results, "from_store": self.from_store,
-            "spent_ms": self.spent_ms, "tunes": self.tunes, "tries": self.tries,
+            "spent_ms": self.spent_ms, "tunes": self.tunes, "tries": self.tries, "in_use": self.in_use,
         }  # fmt: skip
 
     def end(self, reason: str = "") -> None:

@@ -159,4 +159,8 @@ def test_compiled_beside_interpreted(tmp_path, monkeypatch):
     assert model.median_ratio("O2") > 0
     text = "\n".join(demo._text(result, brief=True))
     assert "1 compiled, 1 in use, 0 misses" in text
+    for kernel in model.kernels:
+        kernel["from_cache"] = True
+    model.stats["compiles"] = 0
+    assert "0 compiled, 1 from the cache, 1 in use" in "\n".join(demo._text(result, brief=True))
     assert "made in " in text

@@ -207,6 +207,23 @@ def test_a_tuned_kernel_in_use_is_o2(tuning, tier, monkeypatch):
     assert f"runs compiled ({tier})" in str(report)
 
 
+@pytest.mark.parametrize(
+    ("asked", "since"),
+    [((True,), "warmup()"), ((False,), "it is hot"), ((False, True), "warmup() and since it is hot")],
+)
+def test_warmup_is_told_from_heat(asked, since):
+    f = Running(grid)
+    f(np.ones(3), 2)
+    tiers = tiers_of(f)
+    state = hot(tiers, KEY)
+    for one in asked:
+        built = Built(2, 1000)
+        state.variants.append(Variant(True, entry=built, built=built, asked_for=one))
+        tiers.entries = (*tiers.entries, built)
+    text = str(make_report([subject(f, tiers=tiers)], config.current()))
+    assert f"runs compiled (O1) since {since}: " in text
+
+
 def tiers_of(f: Running, settings=config.current):
     function = f.decoded.function
     return Tiers(function.name, grid, (function, ()), lambda g: None, settings, lambda: pytest.fail("compiled"))

@@ -383,8 +383,10 @@ def _compiled(model: ModelResult) -> str:
         return f"no: {model.unmet}" if model.unmet else "no"
     count = sum(c.compiled for c in model.calls)
     stats = model.stats
+    kept = sum(k["state"] == "compiled" and k["from_cache"] for k in model.kernels)
+    cached = f", {kept} from the cache" if kept else ""
     return (
-        f"from call {first} on, {count} calls: {stats['compiles']} compiled, {stats['kernels']} in use, "
+        f"from call {first} on, {count} calls: {stats['compiles']} compiled{cached}, {stats['kernels']} in use, "
         f"{stats['misses']} misses"
     )
 

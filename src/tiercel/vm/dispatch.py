@@ -243,6 +243,7 @@ class Variant:
     hints: dict[str, Any] = field(default_factory=dict)
     better: Ticket | None = None  # better code under way
     tuning: Tuning = field(default_factory=Tuning)
+    asked_for: bool = False  # compiled by a warm-up, not for heat
     work: Generator[None] | None = None  # what is to be done here before it can be compiled
     timings: dict[int, deque[int]] = field(default_factory=dict)
     conditions: dict[Any, Condition] = field(default_factory=dict)
@@ -520,7 +521,7 @@ class Tiers:
 
         Somebody who waits (`awaited`) gets the best code at once; else quick code comes first.
         """
-        variant = Variant(not state.variants, started_ns=time.perf_counter_ns())
+        variant = Variant(not state.variants, started_ns=time.perf_counter_ns(), asked_for=awaited)
         state.variants.append(variant)
         state.misses = 0
         variant.work = self._stages(settings, state, variant, arguments, quick=not awaited)

@@ -38,6 +38,7 @@ class KernelReport:
             was timed.
         tuning: how its products came to be carried out as they are, see `tuning.Tuning.to_data`.
         expected: when compiling was expected to pay, as estimated before it; `saved_ns` says what came of it.
+        asked_for: whether `warmup` had it compiled, so that it runs compiled without having been hot.
         slow_entry: why calls enter the code through Python (10 us instead of 0.2), if they do.
     """
 
@@ -59,6 +60,7 @@ class KernelReport:
     slow_entry: str = ""
     expected: str = ""
     tuning: dict[str, Any] = field(default_factory=dict)
+    asked_for: bool = False
 
 
 def kernel_reports(tiers: Tiers | None) -> tuple[KernelReport, ...]:
@@ -118,6 +120,7 @@ def _kernel(tiers: Tiers, state: SignatureState, variant: Variant | None, *, las
         slow_entry=entry.without if entry is not None else "",
         expected=state.expected,
         tuning=variant.tuning.to_data(),
+        asked_for=variant.asked_for,
     )
 
 

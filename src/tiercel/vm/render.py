@@ -87,7 +87,7 @@ def _summary(report: Report) -> list[str]:
         out = ["  runs interpreted (O0), as its level says"]
     elif head.compiled_calls:
         share = f"{_many(head.compiled_calls, 'call')} of {format_count(calls)}"
-        out = [f"  runs compiled ({_compiled_tier(head)}) since it is hot: {share}"]
+        out = [f"  runs compiled ({_compiled_tier(head)}) since {_since(head)}: {share}"]
     else:
         out = [f"  runs interpreted (O0); may reach {report.level}"]
     if not calls:
@@ -103,6 +103,12 @@ def _summary(report: Report) -> list[str]:
     if executed_count:
         out.append(f"  {format_count(executed_count)} instructions executed, {head.instructions} in the function")
     return out
+
+
+def _since(f: FunctionReport) -> str:
+    """What had the code compiled that took calls: `warmup`, heat, or either for some of the arguments."""
+    reasons = {"warmup()" if k.asked_for else "it is hot" for k in f.kernels if k.calls}
+    return " and since ".join(sorted(reasons, reverse=True)) or "it is hot"
 
 
 def _compiled_time(f: FunctionReport) -> str:

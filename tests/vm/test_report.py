@@ -177,6 +177,7 @@ def test_no_pay_back_before_a_compiled_call_was_timed():
     text = str(report)
     assert "2 calls, not timed yet; interpreted 10.0 ms each" in text
     assert "0 ns" not in text
+    assert re.search(r"3 calls, .* in the 1 that was timed, ", text)
     assert "pays back" not in text
     assert "paid back" not in text
     assert "not timed yet" in report._repr_html_()

@@ -95,7 +95,8 @@ def _summary(report: Report) -> list[str]:
     total = head.time_ns + head.compiled_time_ns
     timed = calls if head.compiled_time_ns else calls - head.compiled_calls
     mean = f", {format_time(total / timed)} a call" if total and timed else ""
-    spent = f", {format_time(total)} in all{mean}" if total else ""
+    known = "" if timed == calls else f" in the {format_count(timed)} that {'was' if timed == 1 else 'were'} timed"
+    spent = f", {format_time(total)}{known or ' in all'}{mean}" if total else ""
     out.append(f"  {_many(calls, 'call')}{spent}")
     if head.reason is None and head.python_calls:
         out.append(f"  {format_count(head.python_calls)} of them ran as Python (a tracer or debugger was active)")

@@ -74,6 +74,7 @@ def test_pay_back_after():
     found = pay_back(2.0, 0.5, 30.0, 40)
     assert (found.calls, found.saved_ms) == (20, 30.0)
     assert found.text.startswith("paid back after 20 calls")
+    assert pay_back(2.0, 0.5, 1.0, 1).text.startswith("paid back after 1 call;")
     assert "10 so far" in pay_back(2.0, 0.5, 30.0, 10).text
     slower = pay_back(1.0, 1.5, 30.0, 10)
     assert slower.calls is None

@@ -208,6 +208,19 @@ def test_a_tuned_kernel_in_use_is_o2(tuning, tier, monkeypatch):
     assert f"runs compiled ({tier})" in str(report)
 
 
+def test_lines_that_run_as_python_are_of_interpreted_calls():
+    f = Running(noisy)
+    f(np.ones(2))
+    assert "lines of noisy that run as Python\n" in str(report_on(f))
+    tiers = tiers_of(f)
+    built = Built(2, 1000)
+    hot(tiers, KEY[:1]).variants.append(Variant(True, entry=built, built=built))
+    tiers.entries = (built,)
+    report = make_report([subject(f, tiers=tiers)], config.current())
+    assert "lines of noisy that run as Python while interpreted\n" in str(report)
+    assert "line of noisy that runs as Python while interpreted" in report._repr_html_()
+
+
 @pytest.mark.parametrize(
     ("asked", "since"),
     [((True,), "warmup()"), ((False,), "it is hot"), ((False, True), "warmup() and since it is hot")],

@@ -15,6 +15,7 @@ import tiercel
 from tests.tools.commands import Command
 from tiercel import config
 from tiercel.bytecode import dumps, load
+from tiercel.hotpath.cache import tuning_key
 from tiercel.hotpath.service import service
 from tiercel.tools import bench
 from tiercel.tools.cli import COMMANDS
@@ -371,3 +372,21 @@ def test_cache_is_listed_and_cleared(tiercel_command, tmp_path):
         assert "1 kernel removed from" in tiercel_command("cache", "clear").out
         assert json.loads(tiercel_command("cache", "list", "--json").out)["kernels"] == []
         assert json.loads(tiercel_command("cache", "clear", "--json").out) == {"removed": 0}
+
+
+def test_tuned_products_are_counted_and_cleared_only_when_asked_for(tiercel_command, tmp_path):
+    with config.context(cache_dir=str(tmp_path / "kernels")):
+        folder = service().cache.folder
+        kept = {"format": 1, "winners": {"one": {"choice": []}, "two": {"choice": []}}}
+        (folder / f"tuned-{tuning_key()}.json").write_text(json.dumps(kept))
+        (folder / f"tuning-{tuning_key()}.json").write_text("{}")
+        (folder / "tuned-another.json").write_text("damaged")
+        assert "tuned products: 2" in tiercel_command("cache", "list").out
+        assert json.loads(tiercel_command("cache", "list", "--json").out)["tuned_products"] == 2
+        assert "--tuning goes with" in tiercel_command("cache", "list", "--tuning").err
+        assert "tuned products: 2, kept (--tuning forgets them)" in tiercel_command("cache", "clear").out
+        assert len(list(folder.glob("tun*.json"))) == 3
+        assert "tuned products: 2 forgotten" in tiercel_command("cache", "clear", "--tuning").out
+        assert not list(folder.glob("tun*.json"))
+        (folder / "tuning-folder.json").mkdir()
+        assert "tuning-folder.json cannot be removed" in tiercel_command("cache", "clear", "--tuning").err

@@ -72,6 +72,9 @@ def test_the_script_runs_its_products_are_measured_and_the_winners_kept(tiercel,
     assert "float32 packed n128 k64 t1" in done.out
     assert "geometric mean of the gains" in done.out
     assert list(kept()) == ["float32 packed n128 k64 t1"]
+    assert f"Kept in {service().cache.folder}; later processes use it by themselves" in done.out
+    assert "products of other n and k keep the usual way" in done.out
+    assert "later process of yours" in " ".join(tiercel("tune", "--help").out.split())
     assert len({p for _, p in tiercel.machine.calls}) <= 8
 
 
@@ -86,6 +89,7 @@ def test_what_was_disturbed_has_no_gain_and_no_regret(tiercel, script):
     assert done.out.count(" disturbed  ") == 2
     assert "%" not in done.out
     assert "Warning: other work disturbed every measurement, so nothing was tuned: run again when" in done.out
+    assert "Kept in" not in done.out
     assert not kept()
 
 

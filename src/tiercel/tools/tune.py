@@ -26,6 +26,7 @@ from tiercel.hotpath.cache import tuning_key
 from tiercel.hotpath.processors import available_threads
 from tiercel.hotpath.service import service
 from tiercel.tools.explain import run_script
+from tiercel.tuner.winners import read_winners
 from tiercel.vm.render import columns, format_time
 from tiercel.vm.tuning import products_of
 
@@ -43,6 +44,12 @@ _REST_S: Final = 0.1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
+    parser.description = (
+        "Run a script, then measure the products of matrices it computed. The fastest ways are kept in the folder of "
+        "the kernel cache (`tiercel cache list` names it), and every later process of yours that computes a product "
+        "of the same n and k uses them by itself, unless the setting tune is off. `tiercel cache clear --tuning` "
+        "forgets them."
+    )
     parser.add_argument(
         "-m", dest="module", action="store_true", help="the script is the name of a module, as in python -m"
     )
@@ -131,9 +138,16 @@ def _measure(demands: list[Demand], budget_s: float, most_points: int | None) ->
         print(f"tiercel: {message}", file=sys.stderr)
     sys.stdout.flush()
     print("\n".join(["", *report(results, len(demands), interrupted=code == 130)]))
+    keys = {tuned.demand.key for tuned in results if tuned.quiet}
+    if folder is not None and cache.place == "disk" and keys & read_winners(folder, tuning_key(), _silent).keys():
+        print(f"Kept in {folder}; later processes use it by themselves (TIERCEL_TUNE=off: they do not).")
     if cache.place != "disk":
         print(f"tiercel: not kept for later programs: {cache.reason}", file=sys.stderr)
     return code
+
+
+def _silent(message: str) -> None:
+    """For what was told already."""
 
 
 def report(results: list[Tuned], wanted: int, *, interrupted: bool = False) -> list[str]:
@@ -154,6 +168,9 @@ def report(results: list[Tuned], wanted: int, *, interrupted: bool = False) -> l
         if gains:
             what = "how much slower than the fastest way measured (in brackets: that of the way expected to be it)"
             out.append(f"Regret: {what}.")
+            out.append(
+                "What is tuned is a pair of n and k, for any rows; products of other n and k keep the usual way."
+            )
     busy = sum(not tuned.quiet for tuned in results)
     again = "run again when the machine is idle"
     if busy and busy == len(results):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["MAX_WINNERS", "read_winners", "winners_path"]
+__all__ = ["MAX_WINNERS", "forget_all", "read_winners", "winners_path"]
 
 MAX_WINNERS: Final = 500
 """Products whose choice is kept."""
@@ -38,3 +38,18 @@ def read_winners(folder: Path, key: str, report: Callable[[str], None]) -> dict[
         report(f"{path} is damaged: what was chosen is not used")
         return {}
     return dict(winners)
+
+
+def forget_all(folder: Path) -> int:
+    """Remove what was measured and chosen, for every machine and version; how many products had a choice.
+
+    Raises:
+        OSError: a file cannot be removed.
+    """
+    count = 0
+    for path in sorted(folder.glob("tuned-*.json")):
+        count += len(read_winners(folder, path.stem.removeprefix("tuned-"), lambda message: None))
+        path.unlink(missing_ok=True)
+    for path in sorted(folder.glob("tuning-*.json")):
+        path.unlink(missing_ok=True)
+    return count

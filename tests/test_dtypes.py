@@ -191,11 +191,11 @@ def test_as_dtype_accepts(given, name):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("fp32", "'fp32' names no dtype; did you mean 'float32'"),
+        ("fp32", r"'fp32' names no dtype; did you mean 'float32'\? Tiercel's dtypes are "),
         ("bf16", "did you mean 'bfloat16'"),
         ("Float32", "did you mean 'float32'"),
         ("", "names no dtype"),
-        ("x" * 100, "names no dtype"),
+        ("x" * 100, "names no dtype; Tiercel's dtypes are "),
         (">f4", r"'>f4' has the other byte order; convert with a.astype\('float32'\)"),
         (np.dtype(">c16"), "other byte order"),
         (np.dtype([("a", "f4")]), "structured dtype"),

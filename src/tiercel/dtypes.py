@@ -435,7 +435,8 @@ def _explain_unknown(x: object) -> str:
         try:
             x = np.dtype(x)
         except (TypeError, ValueError):
-            return f"{x!r} names no dtype{suggest(_expand_short_name(str(x)), list(_BY_NAME))}; {accepted}"
+            near = suggest(_expand_short_name(str(x)), list(_BY_NAME))
+            return f"{x!r} names no dtype{f'{near} ' if near else '; '}{accepted}"
     if isinstance(x, type) and issubclass(x, np.generic):
         if x in _ABSTRACT:
             return f"{x!r} is an abstract NumPy type and names no single dtype; {accepted}"

@@ -41,7 +41,7 @@ def test_the_most_expensive_comes_first():
 
 
 def test_unknown_kind():
-    with pytest.raises(ValueError, match="did you mean 'convert'"):
+    with pytest.raises(ValueError, match=r"did you mean 'convert'\?$"):
         Ledger().entry("converts", "x")
 
 

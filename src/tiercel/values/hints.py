@@ -87,10 +87,8 @@ def specs_of(function: Callable[..., Any], specs: Mapping[str, Any] | None = Non
             nodes[name] = _collected(node, parameter.kind)
     for name, value in (specs or {}).items():
         if name not in parameters:
-            raise TypeError(
-                f"specs: {function.__name__}() has no parameter {name!r}{suggest(name, list(parameters))}; "
-                f"it has {', '.join(parameters) or 'none'}"
-            )
+            near = suggest(name, list(parameters)) or f"; it has {', '.join(parameters) or 'none'}"
+            raise TypeError(f"specs: {function.__name__}() has no parameter {name!r}{near}")
         nodes[name] = _collected(_read_spec(value, name, function), parameters[name].kind)
     ordered = {name: nodes[name] for name in parameters if name in nodes}
     return Checker(tuple(parameters), ordered, reasons)

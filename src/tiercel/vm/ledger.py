@@ -104,7 +104,8 @@ class Ledger:
             ValueError: the kind is none of `LEDGER_KINDS`.
         """
         if kind not in LEDGER_KINDS:
-            raise ValueError(f"{kind!r} is no kind of the ledger{suggest(kind, LEDGER_KINDS)}; kinds: {LEDGER_KINDS}")
+            near = suggest(kind, LEDGER_KINDS) or f"; kinds: {LEDGER_KINDS}"
+            raise ValueError(f"{kind!r} is no kind of the ledger{near}")
         key = (kind, function, filename, line or 0, reason)
         found = self._entries.get(key)
         if found is None:

@@ -6,10 +6,12 @@ weakly.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import sys
 import time
 import weakref
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tiercel.values.growth import SPARES
@@ -32,23 +34,27 @@ __all__ = [
 ]
 
 _functions: weakref.WeakSet[JitFunction] = weakref.WeakSet()
-_kept: list[JitFunction] | None = None
+_kept: list[list[JitFunction]] = []
 _frozen = False
 
 
 def register(state: JitFunction) -> None:
     """Count a jitted function in `metrics` as long as it lives."""
     _functions.add(state)
-    if _kept is not None:
-        _kept.append(state)
+    for states in _kept:
+        states.append(state)
 
 
-def keep_all() -> list[JitFunction]:
-    """Keep every jitted function from here on alive, for a report at the end, and return the list they go to."""
-    global _kept
-    if _kept is None:
-        _kept = []
-    return _kept
+@contextlib.contextmanager
+def keep_all() -> Iterator[list[JitFunction]]:
+    """Keep every jitted function that is made meanwhile alive, for a report at the end; gives the list they go to."""
+    states: list[JitFunction] = []
+    _kept.append(states)
+    try:
+        yield states
+    finally:
+        # by identity: two empty lists are equal
+        _kept[:] = [other for other in _kept if other is not states]
 
 
 def freeze() -> None:

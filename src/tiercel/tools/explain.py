@@ -38,17 +38,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the script and print the reports."""
-    states = keep_all()
-    already = len(states)
-    code, namespace = run_script(options.script, options.arguments, module=options.module)
-    reports = [s.explain() for s in _ordered(states[already:], every=options.all)]
+    with keep_all() as states:
+        code, namespace = run_script(options.script, options.arguments, module=options.module)
+    reports = [s.explain() for s in _ordered(states, every=options.all)]
     if options.json:
         text = json.dumps([r.to_dict() for r in reports], indent=2)
     elif reports:
         text = "\n\n".join(map(str, reports))
     else:
         text = f"{options.script}: no jitted function was called" + (
-            "" if states[already:] else "; is anything decorated with tc.jit?"
+            "" if states else "; is anything decorated with tc.jit?"
         )
     if options.output is None:
         sys.stdout.flush()

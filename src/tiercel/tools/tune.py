@@ -64,13 +64,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the script, measure, print what was found."""
     set_context(tune="use")  # here it is measured at once, when nothing else runs
-    states = keep_all()
-    already = len(states)
-    code, namespace = run_script(options.script, options.arguments, module=options.module)
+    with keep_all() as found:
+        code, namespace = run_script(options.script, options.arguments, module=options.module)
     if code:
         print(f"tiercel: the script ended with exit code {code}: nothing is tuned", file=sys.stderr)
         return code
-    found = states[already:]
     demands = collect(found)
     del namespace  # until here the script's globals were alive, as its functions need them
     if not demands:

@@ -61,7 +61,10 @@ from tiercel.vm.samples import sampled_scalars, scalars_of
 from tiercel.vm.stub import make_function, make_preamble, make_table
 from tiercel.vm.tuning import Tuning, known_choices
 
-__all__ = ["DROPPED", "INTERNAL", "Builder", "Built", "SignatureState", "Ticket", "Tiers", "over_limit", "signature_of"]
+__all__ = [
+    "DROPPED", "INTERNAL", "Builder", "Built", "SignatureState", "Ticket", "Tiers", "entry_of", "over_limit",
+    "signature_of",
+]  # fmt: skip
 
 MAX_SIGNATURES: Final = 16
 """Signatures of one function that are counted; calls of others stay interpreted."""
@@ -702,20 +705,7 @@ class Tiers:
         lowered = variant.lowered
         assert lowered is not None
         assert variant.region is not None
-        entry = make_entry(
-            packed_as(lowered.interface, built.widths),
-            variant.conditions,
-            variant.functions,
-            words=frame_words(lowered.function),
-            frame_size=frame_size(lowered.function),
-            code=built.code,
-            arena=built.arena,
-            frames=built.frames,
-            description=f"{self.name} {variant.region.signature}",
-            sites=lowered.sites,
-            keep=built.keep,
-            classes=variant.classes,
-        )
+        entry = entry_of(variant, lowered, built, f"{self.name} {variant.region.signature}")
         self._equip(entry, variant, lowered, built)
         return entry
 
@@ -916,6 +906,32 @@ def _median(numbers: Iterable[int]) -> float:
     ordered = sorted(numbers)
     middle = len(ordered) // 2
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+class Guarded(Protocol):
+    """A variant of a function or of a loop, as far as its entry asks: what it holds for."""
+
+    conditions: dict[Any, Condition]
+    functions: dict[int, FunctionType]
+    classes: list[type]
+
+
+def entry_of(variant: Guarded, lowered: Lowered, built: Built, description: str) -> Entry:
+    """The entry of code that was built for a variant."""
+    return make_entry(
+        packed_as(lowered.interface, built.widths),
+        variant.conditions,
+        variant.functions,
+        words=frame_words(lowered.function),
+        frame_size=frame_size(lowered.function),
+        code=built.code,
+        arena=built.arena,
+        frames=built.frames,
+        description=description,
+        sites=lowered.sites,
+        keep=built.keep,
+        classes=variant.classes,
+    )
 
 
 def over_limit(settings: Settings, built: Built) -> str | None:

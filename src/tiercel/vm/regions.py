@@ -32,12 +32,10 @@ from types import FunctionType
 from typing import Any, Final
 
 from tiercel.bytecode.program import Function, Program
-from tiercel.codegen.abi import frame_size, frame_words
 from tiercel.compiler.abstract import Untraceable
 from tiercel.compiler.elementwise import NotLowered
 from tiercel.compiler.environment import Condition
 from tiercel.compiler.graph import Region
-from tiercel.compiler.interface import packed_as
 from tiercel.compiler.loop_facts import LoopFacts, loop_facts
 from tiercel.compiler.lower import Lowered, lower_region
 from tiercel.compiler.trace.loop_region import SAMPLE_PASSES, FrameEnvironment, LoopRegion, trace_loop
@@ -48,8 +46,8 @@ from tiercel.hotpath.events import events
 from tiercel.hotpath.service import worker_busy
 from tiercel.interp import Decoded
 from tiercel.interp.layout import CounterLayout
-from tiercel.vm.dispatch import DROPPED, INTERNAL, Builder, Built, Ticket, over_limit
-from tiercel.vm.entry import MISS, Entry, make_entry
+from tiercel.vm.dispatch import DROPPED, INTERNAL, Builder, Built, Ticket, entry_of, over_limit
+from tiercel.vm.entry import MISS, Entry
 from tiercel.vm.forms import show
 from tiercel.vm.held import Held, apart, commit, hold
 from tiercel.vm.improve import Owner, improve
@@ -410,20 +408,7 @@ class LoopTiers:
             events().add("rejected", region=self.name, reason=reason)
             return
         lowered, region = variant.lowered, variant.traced.region
-        variant.entry = make_entry(
-            packed_as(lowered.interface, built.widths),
-            variant.conditions,
-            variant.functions,
-            words=frame_words(lowered.function),
-            frame_size=frame_size(lowered.function),
-            code=built.code,
-            arena=built.arena,
-            frames=built.frames,
-            description=f"{self.name} {region.signature}",
-            sites=lowered.sites,
-            keep=built.keep,
-            classes=variant.classes,
-        )
+        variant.entry = entry_of(variant, lowered, built, f"{self.name} {region.signature}")
         variant.built = built
         variant.stages_ms.update(built.times_ms)
         if settings.perf_map or settings.gdb:
